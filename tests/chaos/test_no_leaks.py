@@ -223,10 +223,23 @@ GRANTS: dict[str, Callable[[str], Token]] = {
 }
 
 
+TOKENS = {"access_token": sentinels.TOKEN, "refresh_token": sentinels.REFRESH_TOKEN, "token_type": "Bearer"}
+DESCRIPTION = {"error_description": sentinels.CLIENT_SECRET}
+TOKEN_RESPONSES: dict[str, Responder] = echo_service.FAILURE_RESPONSES | {
+    "good": echo_service.respond_success,
+    "client rejected": responses.respond({"error": "invalid_client"} | DESCRIPTION, 401),
+    "scope rejected with a good status": responses.respond({"error": "invalid_scope"} | DESCRIPTION),
+    "other type": responses.respond(TOKENS | {"token_type": sentinels.CLIENT_SECRET}),
+    "misfit refresh token": responses.respond(TOKENS | {"refresh_token": [sentinels.CLIENT_SECRET]}),
+    "unfit for a header": responses.respond(TOKENS | {"access_token": f"{sentinels.TOKEN}\n"}),
+    "too large": responses.respond(" ".join(sentinels.ALL_SENTINELS).encode() * 2000),
+}
+
+
 @pytest.mark.exhaustive(limit=1)
 @pytest.mark.parametrize("grant", GRANTS)
 async def test_token_requests_show_nothing(captured: OutputCapture, grant: str) -> None:
-    for name, responder in (echo_service.FAILURE_RESPONSES | {"good": echo_service.respond_success}).items():
+    for name, responder in TOKEN_RESPONSES.items():
         async with ScriptedServer(responder) as server:
             token = GRANTS[grant](server.url("token"))
             async with make_suite(server, token) as suite:

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from . import responses
 from .scripted_server import ScriptedServer
+from .scripted_suite import DOCUMENT, make_service, open_suite
 from .virtual_time import LoopClock, VirtualTimeLoop
 
 if TYPE_CHECKING:
     import asyncio
+
+    import directsuite as ds
 
 
 def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
@@ -21,8 +23,15 @@ def pytest_asyncio_loop_factories() -> Mapping[str, Callable[[], asyncio.Abstrac
 
 @pytest.fixture
 async def server() -> AsyncIterator[ScriptedServer]:
-    """Return a server that responds with a success in the form of the service, unless scripted otherwise."""
-    async with ScriptedServer(responses.respond({"success": True, "code": 0, "count": 7})) as running:
+    """Return a server on which all calls succeed, unless scripted otherwise."""
+    async with ScriptedServer(make_service(DOCUMENT)) as running:
+        yield running
+
+
+@pytest.fixture
+async def suite(server: ScriptedServer) -> AsyncIterator[ds.DirectSuite]:
+    """Return a suite on the scripted server, which may leave no slot, connection or task behind."""
+    async with open_suite(server) as running:
         yield running
 
 

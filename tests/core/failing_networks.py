@@ -23,8 +23,8 @@ from directsuite.core.session import FreshConnector
 
 from . import responses
 from .certificates import LOOPBACK, make_certificate, make_server_context
-from .scripted_server import Exchange, Responder, ScriptedServer
-from .scripted_suite import LOGIN_RESPONSE
+from .scripted_server import Responder, ScriptedServer
+from .scripted_suite import make_session, respond_after_login
 
 Network = Callable[[ScriptedServer, Path], AbstractAsyncContextManager[dict[str, Any]]]
 """Creates a network from the test's server and folder, and returns the settings that use it."""
@@ -32,14 +32,10 @@ Network = Callable[[ScriptedServer, Path], AbstractAsyncContextManager[dict[str,
 
 def respond_with(play: Responder) -> Network:
     """Return a working network with a server that responds to each request except logins in the same way."""
-    login = responses.respond(LOGIN_RESPONSE)
 
     @contextlib.asynccontextmanager
     async def network(server: ScriptedServer, _: Path) -> AsyncGenerator[dict[str, Any]]:
-        async def answer(exchange: Exchange) -> None:
-            await (login if exchange.request.path == "login" else play)(exchange)
-
-        server.default_responder = answer
+        server.default_responder = respond_after_login(play)
         yield {}
 
     return network
@@ -59,12 +55,25 @@ class _FailingResolver(AbstractResolver):
         pass
 
 
+class SilentResolver(_FailingResolver):
+    """A resolver that never responds. asked: set when it was called."""
+
+    def __init__(self) -> None:
+        self.asked = asyncio.Event()
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
+    ) -> list[ResolveResult]:
+        self.asked.set()
+        await asyncio.Event().wait()
+        raise AssertionError
+
+
 @contextlib.asynccontextmanager
 async def no_such_name(_: ScriptedServer, __: Path) -> AsyncGenerator[dict[str, Any]]:
-    def factory() -> aiohttp.ClientSession:
-        return aiohttp.ClientSession(connector=FreshConnector(resolver=_FailingResolver()))
-
-    yield make_service_urls("https://nowhere.example.test") | {"session_factory": factory}
+    yield make_service_urls("https://nowhere.example.test") | {
+        "session_factory": lambda: make_session(resolver=_FailingResolver())
+    }
 
 
 class _UnroutableSocket(socket.socket):
@@ -80,10 +89,7 @@ def _make_unroutable_socket(address: Any) -> socket.socket:
 
 @contextlib.asynccontextmanager
 async def no_route(_: ScriptedServer, __: Path) -> AsyncGenerator[dict[str, Any]]:
-    def factory() -> aiohttp.ClientSession:
-        return aiohttp.ClientSession(connector=FreshConnector(socket_factory=_make_unroutable_socket))
-
-    yield {"session_factory": factory}
+    yield {"session_factory": lambda: make_session(socket_factory=_make_unroutable_socket)}
 
 
 @contextlib.asynccontextmanager

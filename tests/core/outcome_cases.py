@@ -12,24 +12,11 @@ import attrs
 
 import directsuite as ds
 
+from . import api, responses
 from . import failing_networks as networks
-from . import responses
 from .failing_networks import Network, respond_with, tls_server
 from .scripted_server import Responder
-from .scripted_suite import (
-    ALICE,
-    FLATTEN,
-    GET_DOC_INFO,
-    GET_MESSAGE_COUNT,
-    GET_PATIENT_ADDRESS,
-    PASSWORD,
-    PATIENT,
-    PDF,
-    PROVISION,
-    SEND,
-    TOKEN,
-    ApiCall,
-)
+from .scripted_suite import ALICE, PASSWORD, PATIENT, PDF, TOKEN
 
 LARGE_BODY_BYTES = 8_000_000
 """More bytes than the buffer of a socket can contain."""
@@ -41,17 +28,17 @@ async def _send_large(suite: ds.DirectSuite) -> object:
     return await suite.mailbox(ALICE, PASSWORD).send(message)
 
 
-SAVE_LARGE = ApiCall("Save", lambda suite: suite.signing.save(PDF + bytes(LARGE_BODY_BYTES)), "signing", {})
-SEND_LARGE = ApiCall("Send", _send_large, "messaging", {}, may_repeat=False)
-GET_DOC = ApiCall("GetDoc", lambda suite: suite.signing.get_doc("doc"), "signing", b"")
-PULL = ApiCall("FlattenAndPull", lambda suite: suite.signing.flatten_and_pull("doc"), "signing", b"", may_repeat=False)
+SAVE_LARGE = api.ApiCall("Save", lambda suite: suite.signing.save(PDF + bytes(LARGE_BODY_BYTES)), "signing")
+SEND_LARGE = api.ApiCall("Send", _send_large, "messaging", may_repeat=False)
+GET_DOC = api.ApiCall("GetDoc", lambda suite: suite.signing.get_doc("doc"), "signing")
+PULL = api.ApiCall("FlattenAndPull", lambda suite: suite.signing.flatten_and_pull("doc"), "signing", may_repeat=False)
 
-SAFE_CALLS = (GET_MESSAGE_COUNT, GET_DOC_INFO)
-NON_IDEMPOTENT_CALLS = (SEND, FLATTEN)
+SAFE_CALLS = (api.GET_MESSAGE_COUNT, api.GET_DOC_INFO)
+NON_IDEMPOTENT_CALLS = (api.SEND, api.FLATTEN)
 DEFAULT_CALLS = SAFE_CALLS + NON_IDEMPOTENT_CALLS
-MESSAGING_CALLS = (GET_MESSAGE_COUNT, SEND)
-SIGNING_CALLS = (GET_DOC_INFO, FLATTEN)
-REGISTRATION_CALLS = (GET_PATIENT_ADDRESS, PROVISION)
+MESSAGING_CALLS = (api.GET_MESSAGE_COUNT, api.SEND)
+SIGNING_CALLS = (api.GET_DOC_INFO, api.FLATTEN)
+REGISTRATION_CALLS = (api.GET_PATIENT_ADDRESS, api.PROVISION)
 UPLOAD_CALLS = (SAVE_LARGE, SEND_LARGE)
 BASE64_CALLS = (GET_DOC, PULL)
 
@@ -63,7 +50,7 @@ class FaultCase:
     row: str
     variant: str
     network: Network
-    api_calls: tuple[ApiCall, ...] = DEFAULT_CALLS
+    api_calls: tuple[api.ApiCall, ...] = DEFAULT_CALLS
     settings: Mapping[str, Any] = attrs.field(factory=dict[str, Any])
     error: type[ds.DirectSuiteError] | None = None
 
@@ -72,13 +59,13 @@ class FaultCase:
 
 
 def _make_case(
-    row: str, seen: str, network: Network, asks: tuple[ApiCall, ...] = DEFAULT_CALLS, **settings: Any
+    row: str, seen: str, network: Network, asks: tuple[api.ApiCall, ...] = DEFAULT_CALLS, **settings: Any
 ) -> FaultCase:
     return FaultCase(row=row, variant=seen, network=network, api_calls=asks, settings=settings)
 
 
 def _respond(
-    row: str, seen: str, play: Responder, asks: tuple[ApiCall, ...] = DEFAULT_CALLS, **settings: Any
+    row: str, seen: str, play: Responder, asks: tuple[api.ApiCall, ...] = DEFAULT_CALLS, **settings: Any
 ) -> FaultCase:
     return _make_case(row, seen, respond_with(play), asks, **settings)
 
@@ -188,6 +175,11 @@ MALFORMED_RESPONSES = {
     "101": responses.send_raw(b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n"),
     "status 99": responses.respond(b"", 99),
 }
+LARGE_RESPONSES = {
+    "by length": responses.respond(bytes(MAX_RESPONSE_BYTES + 1)),
+    "chunks without end": responses.send_endlessly(responses.make_head(200, None), b"400\r\n%b\r\n" % (b" " * 1024)),
+    "a page": responses.respond(bytes(MAX_RESPONSE_BYTES + 1), 404),
+}
 DAMAGED_RESPONSES: list[FaultCase] = [
     *(_respond("not-http", name, responses.close_after(responses.send_raw(text))) for name, text in NOT_HTTP.items()),
     *(_respond("head-too-large", name, play) for name, play in BAD_HEADS.items()),
@@ -197,28 +189,16 @@ DAMAGED_RESPONSES: list[FaultCase] = [
     ),
     *(_respond("malformed", name, play) for name, play in MALFORMED_RESPONSES.items()),
     _respond("malformed", "no word of success", responses.respond({"code": 0}), MESSAGING_CALLS),
-    _respond("malformed", "a number's place holds a text", responses.respond({"success": True, "smtpId": []}), (SEND,)),
-    _respond("malformed", "no count", responses.respond({"success": True}), (GET_MESSAGE_COUNT,)),
+    _respond(
+        "malformed", "a number's place holds a text", responses.respond({"success": True, "smtpId": []}), (api.SEND,)
+    ),
+    _respond("malformed", "no count", responses.respond({"success": True}), (api.GET_MESSAGE_COUNT,)),
     _respond("malformed", "not base64", responses.respond(b"&&&&" + PATIENT.encode()), BASE64_CALLS),
     _respond("malformed", "no base64", responses.respond(b""), BASE64_CALLS),
     _respond("malformed", "JSON for base64", responses.respond({"error": "no"}), BASE64_CALLS),
-    _respond(
-        "too-large",
-        "by length",
-        responses.respond(bytes(MAX_RESPONSE_BYTES + 1)),
-        max_response_bytes=MAX_RESPONSE_BYTES,
-    ),
-    _respond(
-        "too-large",
-        "chunks without end",
-        responses.send_endlessly(responses.make_head(200, None), b"400\r\n%b\r\n" % (b" " * 1024)),
-        max_response_bytes=MAX_RESPONSE_BYTES,
-    ),
-    _respond(
-        "too-large",
-        "a page",
-        responses.respond(bytes(MAX_RESPONSE_BYTES + 1), 404),
-        max_response_bytes=MAX_RESPONSE_BYTES,
+    *(
+        _respond("too-large", name, play, max_response_bytes=MAX_RESPONSE_BYTES)
+        for name, play in LARGE_RESPONSES.items()
     ),
 ]
 _STATUSES = (302, 400, 401, 404, 408, 421, 500, 502, 503, 504)

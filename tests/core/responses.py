@@ -32,12 +32,7 @@ def encode_body(document: Any) -> bytes:
 def respond(document: Any, status: int = 200, **headers: str) -> Responder:
     body = encode_body(document)
     fields = {name.replace("_", "-"): text for name, text in headers.items()}
-
-    async def play(exchange: Exchange) -> None:
-        await exchange.read()
-        await exchange.write(make_head(status, len(body), fields) + body)
-
-    return play
+    return send_raw(make_head(status, len(body), fields) + body)
 
 
 def respond_early(document: Any, status: int) -> Responder:
@@ -75,21 +70,10 @@ class Pause:
 
 def respond_in_chunks(*parts: bytes | Pause, length: int | None = None) -> Responder:
     """Respond in chunks, with pauses. length: a Content-Length, for a response that is cut off."""
-
-    async def play(exchange: Exchange) -> None:
-        await exchange.read()
-        await exchange.write(make_head(200, length))
-        for part in parts:
-            if isinstance(part, Pause):
-                await asyncio.sleep(part.seconds)
-            else:
-                await exchange.write(part if length is not None else b"%x\r\n%s\r\n" % (len(part), part))
-        if length is None:
-            await exchange.write(b"0\r\n\r\n")
-        else:
-            exchange.close()
-
-    return play
+    if length is not None:
+        return close_after(send_raw(make_head(200, length), *parts))
+    chunks = [part if isinstance(part, Pause) else b"%x\r\n%s\r\n" % (len(part), part) for part in parts]
+    return send_raw(make_head(200, None), *chunks, b"0\r\n\r\n")
 
 
 def truncate(document: Any) -> Responder:
@@ -100,24 +84,6 @@ def truncate(document: Any) -> Responder:
 async def reset(exchange: Exchange) -> None:
     await exchange.read()
     exchange.reset()
-
-
-async def hang_up(exchange: Exchange) -> None:
-    """Read the request, then close the connection without a response (FIN)."""
-    await exchange.read()
-    exchange.close()
-
-
-async def send_partial_head(exchange: Exchange) -> None:
-    await exchange.read()
-    await exchange.write(b"HTTP/1.1 200 OK\r\nContent-Le")
-    exchange.close()
-
-
-async def send_non_http(exchange: Exchange) -> None:
-    await exchange.read()
-    await exchange.write(b"220 mail.example.test ESMTP\r\n\r\n")
-    exchange.close()
 
 
 async def never_respond(exchange: Exchange) -> None:
@@ -158,6 +124,12 @@ def close_after(play: Responder) -> Responder:
         exchange.close()
 
     return closing
+
+
+hang_up = close_after(send_raw())
+"""Read the request, then close the connection without a response (FIN)."""
+send_partial_head = close_after(send_raw(b"HTTP/1.1 200 OK\r\nContent-Le"))
+send_non_http = close_after(send_raw(b"220 mail.example.test ESMTP\r\n\r\n"))
 
 
 async def reset_during_body(exchange: Exchange) -> None:

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
-from typing import Any
+from collections.abc import AsyncGenerator, Awaitable, Iterable
+from typing import Any, TypeVar
 
 import aiohttp
-import attrs
+import pybase64
 from tenacity import wait_fixed
 
 import directsuite as ds
 from directsuite.core.clock import Clock
 from directsuite.core.events import Listener
+from directsuite.core.session import FreshConnector
 from directsuite.types import Token
 
-from .scripted_server import ScriptedServer
+from . import responses
+from .scripted_server import Exchange, Responder, ScriptedServer
 from .virtual_time import LoopClock, yield_until
+
+E = TypeVar("E", bound=ds.DirectSuiteError)
 
 PASSWORD = "sentinel-of-a-password"
 TOKEN = "sentinel-of-a-token"
@@ -32,6 +36,20 @@ LOGIN_RESPONSE = {"success": True, "code": "000", "sessionId": SESSION}
 MESSAGE = ds.Message(subject=PATIENT, body=PATIENT, recipients=[ds.Recipient("bob@direct.example.test")])
 INDIVIDUAL = ds.IDProofedIndividualRESTful(id=5, direct_username="ada")
 PDF = b"%PDF-1.7 " + PATIENT.encode()
+DOCUMENT = PDF * 9
+SUCCESS_BODY: dict[str, object] = {
+    **LOGIN_RESPONSE,
+    "count": 7,
+    "patient": [],
+    "smtpId": "<1@direct.example.test>",
+    "identifier": "doc",
+    "documentDigest": "new",
+    "signatures": [{"name": "alice", "isSigned": True}],
+}
+"""A successful response to each operation of API_CALLS, to Save, and to a login."""
+SIGNATURE = ds.Signature(name="alice", widget=ds.Widget(x=1, y=2, width=3, height=4, page=1))
+UNSIGNED = ds.DocumentUpdate(identifier="doc", document_digest="old")
+"""A document that SUCCESS_BODY shows as signed since then."""
 
 TWO_ATTEMPTS_POLICY = ds.RetryPolicy(attempts=2, wait=wait_fixed(1))
 """Two attempts, a second apart."""
@@ -72,7 +90,12 @@ async def open_suite(
         yield suite
         if not leaky:
             assert_no_leaks(suite, configured.max_connections)
-    await yield_until(lambda: not asyncio.all_tasks() - before - server.tasks)
+    # a fixture begins and ends in different tasks
+    await yield_until(lambda: not asyncio.all_tasks() - before - server.tasks - {asyncio.current_task()})
+
+
+def make_session(**connector: Any) -> aiohttp.ClientSession:
+    return aiohttp.ClientSession(connector=FreshConnector(**connector))
 
 
 def assert_no_leaks(suite: ds.DirectSuite, connections: int = CONNECTIONS) -> None:
@@ -89,67 +112,30 @@ def assert_no_leaks(suite: ds.DirectSuite, connections: int = CONNECTIONS) -> No
         assert not session.connector._acquired
 
 
-@attrs.frozen
-class ApiCall:
-    operation: str
-    call: Callable[[ds.DirectSuite], Awaitable[object]]
-    service: str
-    success_body: Any
-    may_repeat: bool = True
+def make_service(document: bytes) -> Responder:
+    """Return a service whose calls succeed. document: what it sends as the PDF."""
+    succeed, send_document = responses.respond(SUCCESS_BODY), responses.respond(pybase64.b64encode(document))
 
-    def __str__(self) -> str:
-        return self.operation
+    async def play(exchange: Exchange) -> None:
+        path = exchange.request.path
+        is_download = exchange.request.method == "GET" and path.startswith("pdf/") and not path.endswith("/info")
+        await (send_document if is_download or path.endswith("/pull") else succeed)(exchange)
 
-
-async def _save_stream(suite: ds.DirectSuite) -> object:
-    async def source() -> AsyncGenerator[bytes]:
-        yield PDF
-
-    return await suite.signing.save(source())
+    return play
 
 
-async def _get_patients(suite: ds.DirectSuite) -> object:
-    return await suite.registration.get_patient_address_by_username("direct.example.test", PATIENT)
+def respond_after_login(play: Responder) -> Responder:
+    """Accept logins, and respond to other requests in this way."""
+    login = responses.respond(SUCCESS_BODY)
+
+    async def respond(exchange: Exchange) -> None:
+        await (login if exchange.request.path == "login" else play)(exchange)
+
+    return respond
 
 
-async def _provision(suite: ds.DirectSuite) -> object:
-    return await suite.registration.provision_id_proofed_patient("direct.example.test", INDIVIDUAL)
-
-
-async def _mark_as_read(suite: ds.DirectSuite) -> object:
-    await suite.mailbox(ALICE, PASSWORD).mark_messages_as_read_by_uids("INBOX", [1])
-    return None
-
-
-_GOOD, _DOCUMENT = {"success": True}, {"identifier": "doc"}
-GET_MESSAGE_COUNT = ApiCall(
-    "GetMessageCount",
-    lambda suite: suite.mailbox(ALICE, PASSWORD).get_message_count(),
-    "messaging",
-    _GOOD | {"count": 7},
-)
-GET_DOC_INFO = ApiCall("GetDocInfo", lambda suite: suite.signing.get_doc_info("doc"), "signing", _DOCUMENT)
-GET_PATIENT_ADDRESS = ApiCall(
-    "GetPatientAddressByUsername", _get_patients, "registration", _GOOD | {"code": "000", "patient": []}
-)
-DELETE = ApiCall("Delete", lambda suite: suite.signing.delete("doc"), "signing", {"documentDigest": ""})
-MARK_AS_READ = ApiCall("MarkMessagesAsReadByUIDs", _mark_as_read, "messaging", _GOOD)
-SAVE = ApiCall("Save", lambda suite: suite.signing.save(PDF), "signing", _DOCUMENT)
-SAVE_STREAM = ApiCall("Save", _save_stream, "signing", _DOCUMENT)
-SEND = ApiCall(
-    "Send",
-    lambda suite: suite.mailbox(ALICE, PASSWORD).send(MESSAGE),
-    "messaging",
-    _GOOD | {"smtpId": "<1@direct.example.test>"},
-    may_repeat=False,
-)
-FLATTEN = ApiCall(
-    "Flatten", lambda suite: suite.signing.flatten("doc"), "signing", {"documentDigest": "d"}, may_repeat=False
-)
-PROVISION = ApiCall("ProvisionIDProofedPatient", _provision, "registration", _GOOD | {"code": "000"}, may_repeat=False)
-
-API_CALLS = [GET_MESSAGE_COUNT, GET_DOC_INFO, GET_PATIENT_ADDRESS, DELETE, MARK_AS_READ, SAVE, SEND, FLATTEN, PROVISION]
-"""Calls of each semantics, method and kind of credentials."""
+async def stream_messages(suite: ds.DirectSuite) -> list[ds.MessageDetail]:
+    return [message async for message in suite.mailbox(ALICE, PASSWORD).stream_messages()]
 
 
 async def catch_error(call: Awaitable[object]) -> ds.DirectSuiteError:
@@ -158,3 +144,11 @@ async def catch_error(call: Awaitable[object]) -> ds.DirectSuiteError:
     except ds.DirectSuiteError as error:
         return error
     raise AssertionError("the call succeeded")
+
+
+async def expect_error(kind: type[E], call: Awaitable[object]) -> E:
+    """Return the error of a call, whose class must be exactly this one."""
+    error = await catch_error(call)
+    assert isinstance(error, kind), repr(error)
+    assert type(error) is kind, repr(error)
+    return error

@@ -55,22 +55,6 @@ async def test_job_that_was_cancelled_before_it_began_is_not_done() -> None:
     assert done == []
 
 
-async def test_job_in_progress_at_a_cancellation_is_done_to_its_end() -> None:
-    own, begun, released, done = DedicatedThread(), threading.Event(), threading.Event(), list[bool]()
-
-    def job() -> None:
-        begun.set()
-        done.append(released.wait(10))
-
-    under_way = own.start(job)
-    await yield_until(begun.is_set)
-    under_way.cancel()
-    own.release()
-    released.set()
-    await yield_until(lambda: not list_worker_threads())
-    assert done == [True]
-
-
 @pytest.mark.parametrize("job", [int, fails], ids=["result", "error"])
 def test_closed_loop_is_not_an_error_in_the_thread(
     job: Callable[[], object], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch

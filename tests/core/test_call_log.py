@@ -14,20 +14,9 @@ import pytest
 import directsuite as ds
 from directsuite.core.call_log import CALLS
 
-from . import responses
+from . import api, responses
 from .scripted_server import ScriptedServer
-from .scripted_suite import (
-    ALICE,
-    GET_MESSAGE_COUNT,
-    GET_PATIENT_ADDRESS,
-    LOGIN_RESPONSE,
-    PASSWORD,
-    PATIENT,
-    SECRETS,
-    SEND,
-    catch_error,
-    open_suite,
-)
+from .scripted_suite import ALICE, PASSWORD, PATIENT, SECRETS, catch_error, open_suite
 
 LOGGER = logging.getLogger("directsuite")
 
@@ -54,9 +43,9 @@ async def test_each_call_is_one_line_at_info(server: ScriptedServer, caplog: pyt
     server.enqueue(responses.respond({"success": False, "code": 2, "message": PATIENT}), responses.reset)
     server.enqueue(responses.respond({"success": False, "code": PATIENT}))
     async with open_suite(server, retry=ds.RetryPolicy(attempts=2, wait=lambda _: 0.0)) as suite:
-        await GET_MESSAGE_COUNT.call(suite)
+        await api.GET_MESSAGE_COUNT(suite)
         for _ in range(3):
-            await catch_error(SEND.call(suite))
+            await catch_error(api.SEND(suite))
     assert read_lines(caplog) == [
         "GetMessageCount: succeeded (call ?, HTTP 200, 2 attempts, ? ms)",
         "Send: failed, AddressError (call ?, HTTP 200, code 2, 1 attempt, ? ms)",
@@ -66,13 +55,11 @@ async def test_each_call_is_one_line_at_info(server: ScriptedServer, caplog: pyt
 
 
 async def test_lines_of_concurrent_calls_name_their_call_and_attempt(
-    server: ScriptedServer, caplog: pytest.LogCaptureFixture
+    server: ScriptedServer, suite: ds.DirectSuite, caplog: pytest.LogCaptureFixture
 ) -> None:
     ds.configure_logging("debug")
     server.enqueue(responses.respond({}, 500), responses.reset)
-    server.default_responder = responses.respond({"success": True, "count": 7})
-    async with open_suite(server) as suite:
-        await asyncio.gather(*[GET_MESSAGE_COUNT.call(suite) for _ in range(2)])
+    await asyncio.gather(*[api.GET_MESSAGE_COUNT(suite) for _ in range(2)])
     lines: dict[str, list[str]] = {}
     for record in caplog.records:
         [number] = re.findall(r"\bcall (\d+)", record.getMessage())
@@ -116,12 +103,11 @@ async def test_attempt_that_sent_no_request_does_not_show_the_status_of_the_one_
 
 
 async def test_records_of_calls_have_the_fields_of_events(
-    server: ScriptedServer, caplog: pytest.LogCaptureFixture
+    server: ScriptedServer, suite: ds.DirectSuite, caplog: pytest.LogCaptureFixture
 ) -> None:
     ds.configure_logging("debug")
     server.enqueue(responses.respond({"success": False, "code": 3, "message": PATIENT}))
-    async with open_suite(server) as suite:
-        error = await catch_error(GET_MESSAGE_COUNT.call(suite))
+    error = await catch_error(api.GET_MESSAGE_COUNT(suite))
     call = {
         "call": error.call,
         "group": error.call,
@@ -139,15 +125,13 @@ async def test_records_of_calls_have_the_fields_of_events(
 
 
 async def test_debug_adds_requests_and_responses_with_masked_values(
-    server: ScriptedServer, caplog: pytest.LogCaptureFixture
+    server: ScriptedServer, suite: ds.DirectSuite, caplog: pytest.LogCaptureFixture
 ) -> None:
     ds.configure_logging("debug")
-    server.enqueue(responses.respond({"success": True, "count": 7}), responses.respond(LOGIN_RESPONSE))
-    server.enqueue(responses.respond(GET_PATIENT_ADDRESS.success_body), responses.respond({"message": PATIENT}, 400))
-    async with open_suite(server) as suite:
-        await GET_MESSAGE_COUNT.call(suite)
-        await GET_PATIENT_ADDRESS.call(suite)
-        await catch_error(SEND.call(suite))
+    await api.GET_MESSAGE_COUNT(suite)
+    await api.GET_PATIENT_ADDRESS(suite)
+    server.enqueue(responses.respond({"message": PATIENT}, 400))
+    await catch_error(api.SEND(suite))
     lines = read_lines(caplog)
     request = "GetMessageCount: request POST GetMessageCount/{folder} (call ?, attempt 1), "
     request += f"{{username: <{len(ALICE)} chars>, password: ***}}"
@@ -163,9 +147,9 @@ async def test_failed_read_is_not_logged_as_an_unknown_outcome(
     caplog.set_level(logging.DEBUG, "directsuite")
     server.default_responder = responses.reset
     async with open_suite(server, retry=ds.RetryPolicy.none()) as suite:
-        await catch_error(GET_MESSAGE_COUNT.call(suite))
+        await catch_error(api.GET_MESSAGE_COUNT(suite))
         assert "unknown" not in caplog.text
-        await catch_error(SEND.call(suite))
+        await catch_error(api.SEND(suite))
         assert "outcome unknown" in caplog.text
 
 
@@ -177,11 +161,11 @@ async def test_variable_configures_logging(
     monkeypatch.setattr(logging.getLogger(), "handlers", [])
     for _ in range(2):  # a second suite adds no second handler
         async with open_suite(server) as suite:
-            await GET_MESSAGE_COUNT.call(suite)
+            await api.GET_MESSAGE_COUNT(suite)
     assert len(re.findall("INFO GetMessageCount: ", capsys.readouterr().err)) == 2
     monkeypatch.setattr(sys, "stderr", None)
     async with open_suite(server) as suite:
-        await GET_MESSAGE_COUNT.call(suite)
+        await api.GET_MESSAGE_COUNT(suite)
 
 
 def test_unknown_level_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,25 +5,23 @@ from __future__ import annotations
 import asyncio
 import io
 import shutil
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
 
-import aiohttp
 import attrs
 import pybase64
 import pytest
-from aiohttp.abc import AbstractResolver, ResolveResult
 
 import directsuite as ds
-from directsuite.core.session import FreshConnector
 
-from . import responses
+from . import api, responses
+from .failing_networks import SilentResolver
 from .scripted_server import Responder, ScriptedServer
-from .scripted_suite import FLATTEN, GET_DOC_INFO, GET_MESSAGE_COUNT, PDF, catch_error, open_suite
+from .scripted_suite import DOCUMENT, PDF, SIGNATURE, UNSIGNED, catch_error, expect_error, make_session, open_suite
 from .virtual_time import yield_to_loop, yield_until
 
-CODED = pybase64.b64encode(PDF * 9)
+CODED = pybase64.b64encode(DOCUMENT)
 INFO = responses.respond({"identifier": "doc"})
 ONCE = ds.RetryPolicy.none()
 
@@ -44,7 +42,7 @@ async def _yield_pieces(number: int) -> AsyncGenerator[bytes]:
 class SlowCall:
     """A call that the caller's own stream delays, and its error."""
 
-    call: Callable[[ds.DirectSuite], Awaitable[object]]
+    call: api.SuiteCall
     error: type[ds.DirectSuiteError]
     words: str
     play: Responder = INFO
@@ -63,7 +61,7 @@ SLOW_CALLS = {
         responses.respond(CODED),
     ),
     "rest of a response": SlowCall(
-        GET_MESSAGE_COUNT.call,
+        api.GET_MESSAGE_COUNT,
         ds.ConnectionLostError,
         _INCOMPLETE,
         responses.respond_in_chunks(b'{"success": ', responses.Pause(1000)),
@@ -96,7 +94,7 @@ async def test_own_slowness_is_named_and_opens_no_circuit(server: ScriptedServer
             assert (type(error), error.outcome) == (slow.error, slow.outcome)
             assert slow.words in str(error)
         server.default_responder = INFO
-        await GET_DOC_INFO.call(suite)
+        await api.GET_DOC_INFO(suite)
 
 
 async def test_unanswered_upload_of_stream_opens_the_circuit(server: ScriptedServer) -> None:
@@ -107,7 +105,7 @@ async def test_unanswered_upload_of_stream_opens_the_circuit(server: ScriptedSer
     async with open_suite(server, attempt_timeout=5, circuit_failures=2, retry=ONCE) as suite:
         for _ in range(2):
             assert "no response" in str(await catch_error(suite.signing.save(source())))
-        assert isinstance(await catch_error(GET_DOC_INFO.call(suite)), ds.CircuitOpenError)
+        assert isinstance(await catch_error(api.GET_DOC_INFO(suite)), ds.CircuitOpenError)
 
 
 async def waits_for_what_was_cancelled(piece: bytes) -> None:
@@ -117,46 +115,23 @@ async def waits_for_what_was_cancelled(piece: bytes) -> None:
     await cancelled
 
 
-async def test_destination_that_was_cancelled_ends_a_download_with_an_error(server: ScriptedServer) -> None:
-    server.default_responder = responses.respond(CODED)
-    async with open_suite(server) as suite:
-        error = await catch_error(suite.signing.download("doc", waits_for_what_was_cancelled))
-    assert type(error) is ds.TransportError
+async def test_cancelled_destination_ends_the_call_with_an_error(server: ScriptedServer, suite: ds.DirectSuite) -> None:
+    error = await expect_error(ds.TransportError, suite.signing.download("doc", waits_for_what_was_cancelled))
     assert "writing to its destination was cancelled" in str(error)
     assert len(server.requests) == 1
-
-
-async def test_change_whose_destination_was_cancelled_is_known_to_have_happened(server: ScriptedServer) -> None:
-    server.default_responder = responses.respond(CODED)
-    async with open_suite(server) as suite:
-        error = await catch_error(suite.signing.flatten_and_pull("doc", destination=waits_for_what_was_cancelled))
-    assert isinstance(error, ds.OutcomeUnknownError)
-    assert error.happened
-    assert isinstance(error.__cause__, ds.TransportError)
-
-
-class NeverResolves(AbstractResolver):
-    """A resolver that never responds."""
-
-    def __init__(self) -> None:
-        self.asked = asyncio.Event()
-
-    async def resolve(self, host: str, port: int = 0, family: Any = 0) -> list[ResolveResult]:
-        self.asked.set()
-        await asyncio.sleep(1e6)
-        return []
-
-    async def close(self) -> None:
-        pass
+    pulling = suite.signing.flatten_and_pull("doc", destination=waits_for_what_was_cancelled)
+    unknown = await expect_error(ds.OutcomeUnknownError, pulling)
+    assert unknown.happened
+    assert isinstance(unknown.__cause__, ds.TransportError)
 
 
 async def test_session_closed_by_another_before_a_connection_is_reported(server: ScriptedServer) -> None:
-    resolver = NeverResolves()
-    shared = aiohttp.ClientSession(connector=FreshConnector(resolver=resolver))
+    resolver = SilentResolver()
+    shared = make_session(resolver=resolver)
     others: dict[str, Any] = {"session_factory": lambda: shared, "close_session": False}
     others |= {"signing_url": "http://slow.example.test", "allow_insecure_http": True}
     async with open_suite(server, leaky=True, **others) as suite:
-        flattening = asyncio.ensure_future(catch_error(FLATTEN.call(suite)))
+        flattening = asyncio.ensure_future(catch_error(api.FLATTEN(suite)))
         await resolver.asked.wait()
         await shared.close()
         error = await flattening
@@ -172,10 +147,10 @@ async def test_session_closed_by_another_while_an_response_comes_is_reported(
     server: ScriptedServer, play: Responder
 ) -> None:
     server.default_responder = play
-    shared = aiohttp.ClientSession(connector=FreshConnector())
+    shared = make_session()
     others: dict[str, Any] = {"session_factory": lambda: shared, "close_session": False}
     async with open_suite(server, leaky=True, **others) as suite:
-        asking = [asyncio.ensure_future(catch_error(ask.call(suite))) for ask in (FLATTEN, GET_MESSAGE_COUNT)]
+        asking = [asyncio.ensure_future(catch_error(ask(suite))) for ask in (api.FLATTEN, api.GET_MESSAGE_COUNT)]
         await yield_until(lambda: len(server.requests) == len(asking))
         await yield_to_loop()
         await shared.close()
@@ -185,17 +160,6 @@ async def test_session_closed_by_another_while_an_response_comes_is_reported(
 
 
 SAYS_NO = responses.respond({"error": "boom", "description": "nothing was done"})
-
-
-SIGNATURE = ds.Signature(name="alice", widget=ds.Widget(x=1, y=2, width=3, height=4, page=1))
-
-
-OLD = ds.DocumentUpdate(identifier="doc", document_digest="old")
-
-
-SIGNED = responses.respond(
-    {"identifier": "doc", "documentDigest": "new", "signatures": [{"name": "alice", "isSigned": True}]}
-)
 
 
 class GoneError(Exception):
@@ -209,11 +173,10 @@ def gone(_done: int, _total: int | None) -> None:
 
 @pytest.mark.parametrize("answer", [SAYS_NO, responses.respond(CODED)], ids=["says no", "is good"])
 async def test_progress_error_before_first_byte_leaves_outcome_unknown(
-    server: ScriptedServer, answer: Responder
+    server: ScriptedServer, suite: ds.DirectSuite, answer: Responder
 ) -> None:
     server.default_responder = answer
-    async with open_suite(server) as suite:
-        error = await catch_error(suite.signing.flatten_and_pull("doc", destination=io.BytesIO(), progress=gone))
+    error = await catch_error(suite.signing.flatten_and_pull("doc", destination=io.BytesIO(), progress=gone))
     assert isinstance(error, ds.OutcomeUnknownError)
     assert not error.happened
     assert error.__cause__ is not None
@@ -221,46 +184,30 @@ async def test_progress_error_before_first_byte_leaves_outcome_unknown(
     assert len(server.requests) == 1
 
 
-async def test_unread_response_of_a_change_is_settled(server: ScriptedServer) -> None:
-    server.enqueue(SAYS_NO, SIGNED, responses.respond(CODED), SIGNED)
-    async with open_suite(server) as suite:
-        signing = suite.signing.sign_and_pull(OLD, SIGNATURE, destination=io.BytesIO(), progress=gone)
-        error = await catch_error(signing)
-    assert isinstance(error, ds.OutcomeUnknownError)
+async def test_unread_response_of_a_change_is_settled(server: ScriptedServer, suite: ds.DirectSuite) -> None:
+    server.enqueue(SAYS_NO)
+    signing = suite.signing.sign_and_pull(UNSIGNED, SIGNATURE, destination=io.BytesIO(), progress=gone)
+    error = await expect_error(ds.OutcomeUnknownError, signing)
     assert error.happened
     assert len(server.requests) > 1
 
 
-async def test_file_missing_before_first_byte_leaves_outcome_unknown(server: ScriptedServer, tmp_path: Path) -> None:
+async def test_file_missing_before_first_byte_leaves_outcome_unknown(
+    server: ScriptedServer, suite: ds.DirectSuite, tmp_path: Path
+) -> None:
     folder, gate = tmp_path / "pulled", asyncio.Event()
     folder.mkdir()
     server.enqueue(responses.respond_after(gate, SAYS_NO))
-    async with open_suite(server) as suite:
-        pulling = asyncio.ensure_future(
-            catch_error(suite.signing.flatten_and_pull("doc", destination=folder / "doc.pdf"))
-        )
-        await yield_until(lambda: server.busy == 1)
-        shutil.rmtree(folder)
-        gate.set()
-        error = await pulling
+    pulling = asyncio.ensure_future(catch_error(suite.signing.flatten_and_pull("doc", destination=folder / "doc.pdf")))
+    await yield_until(lambda: server.busy == 1)
+    shutil.rmtree(folder)
+    gate.set()
+    error = await pulling
     assert isinstance(error, ds.OutcomeUnknownError)
     assert not error.happened
 
 
-async def test_progress_that_fails_at_the_first_byte_comes_after_the_change(server: ScriptedServer) -> None:
-    def gone_later(done: int, _total: int | None) -> None:
-        if done:
-            raise GoneError
-
-    server.default_responder = responses.respond(CODED)
-    async with open_suite(server) as suite:
-        error = await catch_error(suite.signing.flatten_and_pull("doc", destination=io.BytesIO(), progress=gone_later))
-    assert isinstance(error, ds.OutcomeUnknownError)
-    assert error.happened
-    assert isinstance(error.__cause__, GoneError)
-
-
-async def test_progress_that_fails_once_is_not_asked_again_by_settling(server: ScriptedServer) -> None:
+async def test_progress_that_fails_once_is_not_asked_again_by_settling(suite: ds.DirectSuite) -> None:
     told: list[int] = []
 
     def gone_at_first(done: int, _total: int | None) -> None:
@@ -268,11 +215,8 @@ async def test_progress_that_fails_once_is_not_asked_again_by_settling(server: S
         if len(told) == 1:
             raise GoneError
 
-    server.enqueue(responses.respond(CODED), SIGNED, responses.respond(CODED), SIGNED)
-    async with open_suite(server) as suite:
-        signing = suite.signing.sign_and_pull(OLD, SIGNATURE, destination=io.BytesIO(), progress=gone_at_first)
-        error = await catch_error(signing)
-    assert isinstance(error, ds.OutcomeUnknownError)
+    signing = suite.signing.sign_and_pull(UNSIGNED, SIGNATURE, destination=io.BytesIO(), progress=gone_at_first)
+    error = await expect_error(ds.OutcomeUnknownError, signing)
     assert error.happened
     assert isinstance(error.__cause__, GoneError)
     assert told == [0]

@@ -18,22 +18,12 @@ from directsuite.core.events import CircuitClosed, CircuitOpened, Event
 from directsuite.core.limits import CircuitBreaker
 from tests.examples import scale_examples
 
-from . import responses
+from . import api, responses
 from .scripted_server import Responder, ScriptedServer
-from .scripted_suite import (
-    ALICE,
-    GET_DOC_INFO,
-    GET_MESSAGE_COUNT,
-    LOGIN_RESPONSE,
-    PASSWORD,
-    PDF,
-    SEND,
-    catch_error,
-    open_suite,
-)
+from .scripted_suite import ALICE, PASSWORD, PDF, SUCCESS_BODY, catch_error, expect_error, open_suite
 from .virtual_time import ManualClock, yield_until
 
-GOOD = responses.respond({"success": True, "count": 7})
+GOOD = responses.respond(SUCCESS_BODY)
 REFUSAL = {"success": False, "code": 3, "message": "no"}
 
 
@@ -61,8 +51,7 @@ async def test_calls_fail_immediately_after_many_attempts_without_an_response(
     server.default_responder = silence
     async with open_suite(server, circuit_failures=3, circuit_pause=10) as suite:
         await fail(suite, 3)
-        error = await catch_error(GET_MESSAGE_COUNT.call(suite))
-        assert isinstance(error, ds.CircuitOpenError)
+        error = await expect_error(ds.CircuitOpenError, api.GET_MESSAGE_COUNT(suite))
         assert (error.outcome, error.retry_after, error.attempts) == (ds.Outcome.NOT_SENT, 10, 0)
         assert len(server.requests) == 3
 
@@ -83,7 +72,6 @@ async def test_any_response_of_the_service_itself_shows_that_it_is_there(
     server: ScriptedServer, answer: Responder
 ) -> None:
     server.enqueue(responses.reset, answer, responses.reset)
-    server.default_responder = GOOD
     async with open_suite(server, circuit_failures=2) as suite:
         await fail(suite, 3)
         assert await suite.mailbox(ALICE, PASSWORD).get_message_count() == 7
@@ -103,8 +91,7 @@ async def test_short_timeout_with_verification_opens_no_circuit(server: Scripted
     stored = ds.StoredDocument(identifier="doc", document_digest="aa")
     async with open_suite(server, circuit_failures=2) as suite:
         for _ in range(4):
-            error = await catch_error(suite.signing.flatten(stored, timeout=3))
-            assert isinstance(error, ds.OutcomeUnknownError)
+            await expect_error(ds.OutcomeUnknownError, suite.signing.flatten(stored, timeout=3))
 
 
 async def test_one_probe_after_each_pause_finds_the_service_back(server: ScriptedServer) -> None:
@@ -150,17 +137,16 @@ async def test_cancelled_probe_leaves_its_place_to_the_next(server: ScriptedServ
 
 async def test_probe_that_hangs_does_not_delay_the_next(server: ScriptedServer) -> None:
     server.enqueue(responses.hang_up, responses.never_respond, responses.never_respond)
-    server.default_responder = GOOD
     async with open_suite(server, circuit_failures=1, circuit_pause=10, timeout=600) as suite:
         box = suite.mailbox(ALICE, PASSWORD)
         await fail(suite, 1)
         await asyncio.sleep(10)
-        probes = [asyncio.ensure_future(SEND.call(suite))]
+        probes = [asyncio.ensure_future(api.SEND(suite))]
         await asyncio.sleep(7)
         error = await catch_error(box.get_message_count())
         assert (type(error), error.retry_after) == (ds.CircuitOpenError, 3)
         await asyncio.sleep(3)
-        probes.append(asyncio.ensure_future(SEND.call(suite)))
+        probes.append(asyncio.ensure_future(api.SEND(suite)))
         await asyncio.sleep(10)
         assert await box.get_message_count() == 7
         assert not any(probe.done() for probe in probes)
@@ -173,13 +159,12 @@ async def test_document_that_is_flowing_shows_that_the_service_is_there(server: 
     """A download may take hours, during which other calls must not be rejected."""
     pdf = base64.b64encode(b"%PDF-1.7 " + bytes(30))
     server.enqueue(responses.hang_up, responses.respond_in_chunks(pdf[:20], responses.Pause(15), pdf[20:]))
-    server.default_responder = responses.respond({"identifier": "doc"})
     async with open_suite(server, circuit_failures=1, circuit_pause=10, retry=ONCE) as suite:
-        await catch_error(GET_DOC_INFO.call(suite))
+        await catch_error(api.GET_DOC_INFO(suite))
         await asyncio.sleep(10)
         probe = asyncio.create_task(suite.signing.download("doc", tmp_path / "doc.pdf"))
         await asyncio.sleep(5)
-        await GET_DOC_INFO.call(suite)
+        await api.GET_DOC_INFO(suite)
         assert not probe.done()
         await probe
 
@@ -192,15 +177,14 @@ async def test_upload_that_takes_long_is_the_probe_for_one_pause(server: Scripte
             yield bytes(100_000)
 
     server.enqueue(responses.hang_up)
-    server.default_responder = responses.respond({"identifier": "doc"})
     async with open_suite(server, circuit_failures=1, circuit_pause=10, retry=ONCE) as suite:
-        await catch_error(GET_DOC_INFO.call(suite))
+        await catch_error(api.GET_DOC_INFO(suite))
         await asyncio.sleep(10)
         probe = asyncio.create_task(suite.signing.save(pdf()))
         await asyncio.sleep(7)
-        assert isinstance(await catch_error(GET_DOC_INFO.call(suite)), ds.CircuitOpenError)
+        assert isinstance(await catch_error(api.GET_DOC_INFO(suite)), ds.CircuitOpenError)
         await asyncio.sleep(7)
-        await GET_DOC_INFO.call(suite)
+        await api.GET_DOC_INFO(suite)
         assert not probe.done()
         await probe
 
@@ -209,8 +193,7 @@ async def test_services_go_down_one_by_one(server: ScriptedServer) -> None:
     server.enqueue(responses.hang_up)
     async with open_suite(server, circuit_failures=1) as suite:
         await fail(suite, 1)
-        server.default_responder = responses.respond({"identifier": "doc"})
-        await GET_DOC_INFO.call(suite)
+        await api.GET_DOC_INFO(suite)
 
 
 async def test_login_of_a_service_that_is_down_is_not_tried(server: ScriptedServer) -> None:
@@ -221,8 +204,7 @@ async def test_login_of_a_service_that_is_down_is_not_tried(server: ScriptedServ
         assert isinstance(await catch_error(find("direct.example.test", "ada")), ds.CircuitOpenError)
         assert len(server.requests) == 1
         await asyncio.sleep(10)
-        server.enqueue(responses.respond(LOGIN_RESPONSE))
-        server.default_responder = responses.respond({"success": True, "code": "000", "patient": []})
+        server.default_responder = GOOD
         assert await find("direct.example.test", "ada") == []
 
 

@@ -18,21 +18,9 @@ import directsuite as ds
 from directsuite.core.call import Call
 from directsuite.core.credentials import TokenCache
 
-from . import responses
+from . import api, responses
 from .scripted_server import Responder, ScriptedServer
-from .scripted_suite import (
-    ALICE,
-    FLATTEN,
-    GET_DOC_INFO,
-    GET_MESSAGE_COUNT,
-    GET_PATIENT_ADDRESS,
-    LOGIN_RESPONSE,
-    MARK_AS_READ,
-    PASSWORD,
-    SEND,
-    catch_error,
-    open_suite,
-)
+from .scripted_suite import catch_error, open_suite, stream_messages
 from .virtual_time import LoopClock, measure_elapsed, yield_to_loop, yield_until
 
 SECURE = ds.Settings(signing_url="https://127.0.0.1:1")
@@ -40,19 +28,15 @@ SuiteCall = Callable[[ds.DirectSuite, Path], Awaitable[object]]
 
 
 def _count(suite: ds.DirectSuite, _: object = None) -> Awaitable[object]:
-    return GET_MESSAGE_COUNT.call(suite)
+    return api.GET_MESSAGE_COUNT(suite)
 
 
 def _flatten(suite: ds.DirectSuite, _: object = None) -> Awaitable[object]:
-    return FLATTEN.call(suite)
+    return api.FLATTEN(suite)
 
 
 def _call(call: Awaitable[object]) -> asyncio.Task[ds.DirectSuiteError]:
     return asyncio.create_task(catch_error(call))
-
-
-async def _stream(suite: ds.DirectSuite, _: Path) -> object:
-    return [message async for message in suite.mailbox(ALICE, PASSWORD).stream_messages()]
 
 
 async def _hang(_: Any) -> Any:
@@ -83,7 +67,7 @@ class WaitingCall:
 WAITING_CALLS = [
     WaitingCall("head", _count, responses.never_respond, LOST),
     WaitingCall("head of a flatten", _flatten, responses.never_respond, ds.OutcomeUnknownError),
-    WaitingCall("head of a send", lambda suite, _: SEND.call(suite), responses.never_respond, ds.OutcomeUnknownError),
+    WaitingCall("head of a send", lambda suite, _: api.SEND(suite), responses.never_respond, ds.OutcomeUnknownError),
     WaitingCall("body", _count, responses.respond_in_chunks(b'{"success": ', responses.Pause(1e6)), LOST),
     WaitingCall("body of a flatten", _flatten, NO_END, ds.OutcomeUnknownError),
     WaitingCall("document", lambda suite, _: suite.signing.get_doc("doc"), NO_END, LOST),
@@ -95,7 +79,10 @@ WAITING_CALLS = [
         ds.OutcomeUnknownError,
     ),
     WaitingCall(
-        "stream", _stream, responses.respond_in_chunks(b'{"success": true, "message": [', responses.Pause(1e6)), LOST
+        "stream",
+        lambda suite, _: stream_messages(suite),
+        responses.respond_in_chunks(b'{"success": true, "message": [', responses.Pause(1e6)),
+        LOST,
     ),
     WaitingCall(
         "destination",
@@ -108,7 +95,7 @@ WAITING_CALLS = [
     WaitingCall("back-off", _count, responses.respond(b"", 429, Retry_After="30"), ds.ClosedError),
     WaitingCall(
         "retry of a lost attempt",
-        lambda suite, _: MARK_AS_READ.call(suite),
+        lambda suite, _: api.MARK_AS_READ(suite),
         responses.reset,
         ds.ClosedError,
         {"retry": ds.RetryPolicy(attempts=2, wait=wait_fixed(40))},
@@ -215,25 +202,23 @@ def _count_calls_alive() -> int:
     return sum(isinstance(each, Call) for each in gc.get_objects())
 
 
-async def test_closing_waits_for_calls_in_progress(server: ScriptedServer) -> None:
+async def test_closing_waits_for_calls_in_progress(server: ScriptedServer, suite: ds.DirectSuite) -> None:
     server.default_responder = responses.delay(3, server.default_responder)
-    async with open_suite(server) as suite:
-        call = asyncio.ensure_future(_count(suite))
-        await yield_until(lambda: server.busy == 1)
-        closing = asyncio.create_task(suite.aclose(grace=5))
-        await yield_to_loop()
-        assert suite._session.closed  # from the beginning
-        assert await measure_elapsed(closing) == pytest.approx(3)
-        assert await call == 7
+    call = asyncio.ensure_future(_count(suite))
+    await yield_until(lambda: server.busy == 1)
+    closing = asyncio.create_task(suite.aclose(grace=5))
+    await yield_to_loop()
+    assert suite._session.closed  # from the beginning
+    assert await measure_elapsed(closing) == pytest.approx(3)
+    assert await call == 7
 
 
 async def test_session_is_renewed_for_calls_that_closing_waits_for(server: ScriptedServer) -> None:
     gate = asyncio.Event()
-    login = responses.respond(LOGIN_RESPONSE)
-    server.enqueue(login, responses.respond_after(gate, responses.respond({"success": False, "code": "011"})), login)
-    server.default_responder = responses.respond(GET_PATIENT_ADDRESS.success_body)
+    rejection = responses.respond({"success": False, "code": "011"})
+    server.enqueue(server.default_responder, responses.respond_after(gate, rejection))
     async with open_suite(server) as suite:
-        call = asyncio.ensure_future(GET_PATIENT_ADDRESS.call(suite))
+        call = asyncio.ensure_future(api.GET_PATIENT_ADDRESS(suite))
         await yield_until(lambda: server.busy == 1 and len(server.requests) == 2)
         closing = asyncio.create_task(suite.aclose(grace=5))
         await yield_to_loop()
@@ -275,11 +260,9 @@ async def test_error_in_the_block_closes_without_waiting(server: ScriptedServer)
 
 @pytest.mark.parametrize("cancelled", [False, True])
 async def test_second_closer_waits_for_the_first_and_disturbs_nobody(server: ScriptedServer, cancelled: bool) -> None:
-    server.enqueue(
-        responses.delay(3, responses.respond(LOGIN_RESPONSE)), responses.respond(GET_PATIENT_ADDRESS.success_body)
-    )
+    server.enqueue(responses.delay(3, server.default_responder))
     async with open_suite(server) as suite:
-        call = asyncio.ensure_future(GET_PATIENT_ADDRESS.call(suite))  # it waits for the login
+        call = asyncio.ensure_future(api.GET_PATIENT_ADDRESS(suite))  # it waits for the login
         await yield_until(lambda: server.busy == 1)
         first = asyncio.create_task(suite.aclose(grace=5))
         await yield_to_loop()
@@ -295,15 +278,14 @@ async def test_second_closer_waits_for_the_first_and_disturbs_nobody(server: Scr
         await call
 
 
-async def test_second_closer_in_another_loop_is_rejected(server: ScriptedServer) -> None:
+async def test_second_closer_in_another_loop_is_rejected(server: ScriptedServer, suite: ds.DirectSuite) -> None:
     server.default_responder = responses.delay(3, server.default_responder)
-    async with open_suite(server) as suite:
-        call = asyncio.ensure_future(_count(suite))
-        await yield_until(lambda: server.busy == 1)
-        closing = asyncio.create_task(suite.aclose(grace=5))
-        await yield_to_loop()
-        error = await asyncio.to_thread(lambda: asyncio.run(catch_error(suite.aclose())))
-        await asyncio.gather(call, closing)
+    call = asyncio.ensure_future(_count(suite))
+    await yield_until(lambda: server.busy == 1)
+    closing = asyncio.create_task(suite.aclose(grace=5))
+    await yield_to_loop()
+    error = await asyncio.to_thread(lambda: asyncio.run(catch_error(suite.aclose())))
+    await asyncio.gather(call, closing)
     assert type(error) is ds.ConfigurationError
 
 
@@ -346,7 +328,7 @@ async def test_closing_waits_only_for_single_use_fetch(
 ) -> None:
     source = attrs.evolve(like)
     async with open_suite(server, token=source, leaky=True) as suite:
-        caller = _call(GET_DOC_INFO.call(suite))
+        caller = _call(api.GET_DOC_INFO(suite))
         await yield_until(lambda: source.begun == 1)
         assert await measure_elapsed(suite.aclose(grace=0)) == pytest.approx(seconds)
         assert isinstance(await caller, ds.ClosedError)
@@ -357,7 +339,7 @@ async def test_closing_waits_only_for_single_use_fetch(
 async def test_login_is_not_waited_for(server: ScriptedServer) -> None:
     server.default_responder = responses.never_respond
     async with open_suite(server, token=Spending(1), leaky=True) as suite:
-        caller = _call(GET_PATIENT_ADDRESS.call(suite))
+        caller = _call(api.GET_PATIENT_ADDRESS(suite))
         await yield_until(lambda: server.busy == 1)
         assert await measure_elapsed(suite.aclose(grace=0)) == 0
         assert isinstance(await caller, ds.ClosedError)
@@ -367,7 +349,7 @@ async def test_second_closer_waits_for_the_fetch_and_no_other_begins(server: Scr
     told: list[ds.Event] = []
     source = Spending(2)
     async with open_suite(server, token=source, listeners=[told.append], leaky=True) as suite:
-        caller = _call(GET_DOC_INFO.call(suite))
+        caller = _call(api.GET_DOC_INFO(suite))
         await yield_until(lambda: source.begun == 1)
         first = asyncio.create_task(suite.aclose(grace=0))
         await yield_to_loop()

@@ -3,45 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
 
 import aiohttp
 import pytest
 
 import directsuite as ds
-from directsuite.core.session import READ_BYTES, FreshConnector, SessionFactory
+from directsuite.core.session import READ_BYTES, SessionFactory
 
-from . import responses
-from .failing_networks import closed_before_request
-from .scripted_server import Exchange, Responder, ScriptedServer
-from .scripted_suite import (
-    DELETE,
-    FLATTEN,
-    GET_DOC_INFO,
-    GET_MESSAGE_COUNT,
-    SAVE,
-    SEND,
-    ApiCall,
-    catch_error,
-    open_suite,
-)
+from . import api, responses
+from .scripted_server import Responder, ScriptedServer
+from .scripted_suite import catch_error, expect_error, make_session, open_suite
 from .virtual_time import yield_to_loop
 
 FIRST = {"success": True, "count": 7, "identifier": "doc"}
 SECOND = {"success": True, "count": 666, "identifier": "of another", "smtpId": "of another"}
-
-
-def and_later(extra: bytes) -> Responder:
-    """Send a valid response, and unexpected bytes a second later."""
-
-    async def play(exchange: Exchange) -> None:
-        text = responses.encode_body(FIRST)
-        await exchange.read()
-        await exchange.write(responses.make_head(200, len(text)) + text)
-        await asyncio.sleep(1)
-        await exchange.write(extra)
-
-    return play
 
 
 def whole(document: object) -> bytes:
@@ -49,14 +24,11 @@ def whole(document: object) -> bytes:
     return responses.make_head(200, len(text)) + text
 
 
-def fresh() -> aiohttp.ClientSession:
-    return aiohttp.ClientSession(connector=FreshConnector())
-
-
-def closing() -> aiohttp.ClientSession:
-    return aiohttp.ClientSession(connector=aiohttp.TCPConnector(force_close=True))
-
-
+FACTORIES: dict[str, SessionFactory | None] = {
+    "our session": None,
+    "fresh connector": make_session,
+    "force_close": lambda: aiohttp.ClientSession(connector=aiohttp.TCPConnector(force_close=True)),
+}
 UNASKED = {
     "a second answer": whole(SECOND),
     "two more": whole(SECOND) * 2,
@@ -68,34 +40,21 @@ UNASKED = {
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("extra", UNASKED)
-@pytest.mark.parametrize("ask", [GET_MESSAGE_COUNT, GET_DOC_INFO, SEND, FLATTEN], ids=str)
-@pytest.mark.parametrize("factory", [None, fresh, closing], ids=["our session", "fresh connector", "force_close"])
+@pytest.mark.parametrize("ask", [api.GET_MESSAGE_COUNT, api.GET_DOC_INFO, api.SEND, api.FLATTEN], ids=str)
+@pytest.mark.parametrize("factory", FACTORIES.values(), ids=FACTORIES)
 async def test_unrequested_response_is_discarded(
-    server: ScriptedServer, ask: ApiCall, extra: str, factory: SessionFactory | None
+    server: ScriptedServer, ask: api.ApiCall, extra: str, factory: SessionFactory | None
 ) -> None:
-    server.enqueue(and_later(UNASKED[extra]), responses.respond(b"", 400))
+    server.enqueue(responses.send_raw(whole(FIRST), responses.Pause(1), UNASKED[extra]), responses.respond(b"", 400))
     async with open_suite(server, session_factory=factory) as suite:
-        await GET_MESSAGE_COUNT.call(suite)
+        await api.GET_MESSAGE_COUNT(suite)
         await asyncio.sleep(5)
         await yield_to_loop()
-        error = await catch_error(ask.call(suite))
-    assert isinstance(error, ds.BadRequestError)
+        await expect_error(ds.BadRequestError, ask(suite))
     assert [request.connection for request in server.requests] == [1, 2]
 
 
-@pytest.mark.parametrize("ask", [GET_MESSAGE_COUNT, GET_DOC_INFO, SEND, FLATTEN], ids=str)
-async def test_connection_that_ended_before_the_request_was_written_sent_nothing(
-    server: ScriptedServer, tmp_path: Path, ask: ApiCall
-) -> None:
-    async with closed_before_request(server, tmp_path) as network, open_suite(server, **network) as suite:
-        error = await catch_error(ask.call(suite))
-    assert type(error) is ds.ConnectFailedError
-    assert (error.outcome, error.attempts, len(server.requests)) == (ds.Outcome.NOT_SENT, 2, 0)
-
-
 ONCE = ds.RetryPolicy.none()
-
-
 DROPS: dict[str, Responder] = {
     "reset": responses.reset,
     "closed": responses.hang_up,
@@ -106,30 +65,32 @@ DROPS: dict[str, Responder] = {
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("drop", DROPS)
 @pytest.mark.parametrize("reused", [False, True], ids=["fresh", "reused"])
-@pytest.mark.parametrize("ask", [SEND, DELETE, GET_DOC_INFO, SAVE, FLATTEN, GET_MESSAGE_COUNT], ids=str)
+@pytest.mark.parametrize(
+    "ask", [api.SEND, api.DELETE, api.GET_DOC_INFO, api.SAVE, api.FLATTEN, api.GET_MESSAGE_COUNT], ids=str
+)
 async def test_dropped_connection_sees_the_request_once(
-    server: ScriptedServer, ask: ApiCall, drop: str, *, reused: bool
+    server: ScriptedServer, ask: api.ApiCall, drop: str, *, reused: bool
 ) -> None:
     async with open_suite(server, retry=ONCE) as suite:
         if reused:
-            await GET_MESSAGE_COUNT.call(suite)
+            await api.GET_MESSAGE_COUNT(suite)
         server.default_responder = DROPS[drop]
-        error = await catch_error(ask.call(suite))
+        error = await catch_error(ask(suite))
     requests = server.requests[reused:]
     assert len(requests) == error.attempts == 1
     assert requests[0].connection == 1
 
 
 @pytest.mark.parametrize("turns", [0, 20])
-@pytest.mark.parametrize("ask", [SEND, FLATTEN], ids=str)
+@pytest.mark.parametrize("ask", [api.SEND, api.FLATTEN], ids=str)
 async def test_idle_connection_that_the_server_closed_is_not_used(
-    server: ScriptedServer, ask: ApiCall, turns: int
+    server: ScriptedServer, ask: api.ApiCall, turns: int
 ) -> None:
     async with open_suite(server, retry=ONCE) as suite:
-        await GET_MESSAGE_COUNT.call(suite)
+        await api.GET_MESSAGE_COUNT(suite)
         server.close_idle()
         await yield_to_loop(turns)
-        await ask.call(suite)
+        await ask(suite)
     assert [request.connection for request in server.requests] == [1, 2]
 
 
@@ -137,8 +98,8 @@ async def test_connection_is_kept_alive_after_a_rejection_that_was_read(server: 
     server.enqueue(responses.respond({"error": "no"}, 400), responses.respond(b"", 500))
     async with open_suite(server, retry=ONCE) as suite:
         for _ in range(2):
-            await catch_error(GET_DOC_INFO.call(suite))
-        await GET_MESSAGE_COUNT.call(suite)
+            await catch_error(api.GET_DOC_INFO(suite))
+        await api.GET_MESSAGE_COUNT(suite)
     assert server.connections == 1
 
 
@@ -162,6 +123,6 @@ async def test_only_a_download_of_known_size_is_read_in_large_chunks(server: Scr
         largest.clear()
         await suite.signing.download("doc", write)
         assert set(largest) == {READ_BYTES}
-        await GET_MESSAGE_COUNT.call(suite)
+        await api.GET_MESSAGE_COUNT(suite)
         [protocol] = [each for pool in suite._session.http.connector._conns.values() for each, _ in pool]  # type: ignore[union-attr]
         assert protocol.transport.max_size == READ_BYTES  # type: ignore[union-attr]

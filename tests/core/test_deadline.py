@@ -4,29 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import io
-import socket
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-import aiohttp
 import attrs
 import pybase64
 import pytest
-from aiohttp.abc import AbstractResolver, ResolveResult
 from tenacity import wait_fixed
 
 import directsuite as ds
-from directsuite.core.session import FreshConnector
 from directsuite.types import Token
 
-from . import responses
+from . import api, responses
+from .failing_networks import SilentResolver
 from .scripted_server import Exchange, Responder, ScriptedServer
-from .scripted_suite import ALICE, MESSAGE, PASSWORD, PDF, TOKEN, catch_error, open_suite
+from .scripted_suite import ALICE, MESSAGE, PASSWORD, PDF, TOKEN, catch_error, expect_error, make_session, open_suite
 from .virtual_time import yield_to_loop, yield_until
 
 TIMEOUT = 7.0
-Call = Callable[[ds.DirectSuite], Awaitable[object]]
 
 
 def count(suite: ds.DirectSuite, timeout: float = TIMEOUT) -> Awaitable[object]:
@@ -81,24 +77,11 @@ async def never_return_token() -> str:
     raise AssertionError
 
 
-class NoNames(AbstractResolver):
-    """A name server that never responds."""
-
-    async def resolve(
-        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
-    ) -> list[ResolveResult]:
-        await asyncio.Event().wait()
-        raise AssertionError
-
-    async def close(self) -> None:
-        return None
-
-
-def nameless() -> aiohttp.ClientSession:
-    return aiohttp.ClientSession(connector=FreshConnector(resolver=NoNames(), limit=0))
-
-
-NAMELESS = {"message_url": "http://127.0.0.1.nowhere.example.test:1", "allow_insecure_http": True}
+NAMELESS: dict[str, Any] = {
+    "message_url": "http://127.0.0.1.nowhere.example.test:1",
+    "allow_insecure_http": True,
+    "session_factory": lambda: make_session(resolver=SilentResolver(), limit=0),
+}
 DROPS = responses.respond_in_chunks(*(part for _ in range(20) for part in (b" ", responses.Pause(1))))
 UNKNOWN, NOT_SENT = ds.Outcome.UNKNOWN, ds.Outcome.NOT_SENT
 
@@ -112,7 +95,7 @@ class Phase:
     """
 
     name: str
-    call: Call
+    call: api.SuiteCall
     error: type[ds.DirectSuiteError]
     outcome: ds.Outcome
     attempts: int
@@ -131,8 +114,8 @@ NO_TOKEN, NO_SESSION = "the token source had not returned a token", "the login h
 PHASES = [
     Phase("token", doc_info, LATE, NOT_SENT, 0, token=never_return_token, seen=NO_TOKEN),
     Phase("session", look, LATE, NOT_SENT, 0, seen=NO_SESSION),
-    Phase("name of the host", count, LATE, NOT_SENT, 1, settings=NAMELESS | {"session_factory": nameless}),
-    Phase("name of the host of a send", send, LATE, NOT_SENT, 1, settings=NAMELESS | {"session_factory": nameless}),
+    Phase("name of the host", count, LATE, NOT_SENT, 1, settings=NAMELESS),
+    Phase("name of the host of a send", send, LATE, NOT_SENT, 1, settings=NAMELESS),
     Phase("answer", count, LATE, UNKNOWN, 1),
     Phase("answer to a send", send, LOST, UNKNOWN, 1),
     Phase("body of an answer", count, LATE, UNKNOWN, 1, then=DROPS),
@@ -162,9 +145,8 @@ async def test_call_ends_exactly_when_its_time_is_up(server: ScriptedServer, pha
     # a login or the fetch of a token continues for other callers after this call's deadline
     async with open_suite(server, token=token, leaky=phase.call is look, **(waits | dict(phase.settings))) as suite:
         began = asyncio.get_running_loop().time()
-        error = await catch_error(phase.call(suite))
+        error = await expect_error(phase.error, phase.call(suite))
         assert asyncio.get_running_loop().time() - began == pytest.approx(TIMEOUT, abs=1e-6)
-    assert type(error) is phase.error
     assert error.outcome is phase.outcome
     assert error.attempts == phase.attempts
     assert phase.seen in error.explanation
@@ -172,8 +154,9 @@ async def test_call_ends_exactly_when_its_time_is_up(server: ScriptedServer, pha
 
 
 @pytest.mark.parametrize("call", [doc_info, flatten], ids=["safe", "with effects"])
-async def test_token_connection_place_and_response_share_one_deadline(server: ScriptedServer, call: Call) -> None:
-    server.default_responder = responses.respond({"identifier": "doc"})
+async def test_token_connection_place_and_response_share_one_deadline(
+    server: ScriptedServer, call: api.SuiteCall
+) -> None:
     async with open_suite(
         server, token=Tokens(), max_connections=1, requests_per_second=0.2, burst=1, attempt_timeout=100
     ) as suite:
@@ -193,8 +176,7 @@ async def test_failing_verification_ends_within_the_deadline(server: ScriptedSer
     server.enqueue(responses.reset)
     server.default_responder = responses.respond({"success": True, "messages": []})
     async with open_suite(server) as suite:
-        error = await catch_error(suite.mailbox(ALICE, PASSWORD).send_once(MESSAGE, timeout=timeout))
-    assert type(error) is LOST
+        error = await expect_error(LOST, suite.mailbox(ALICE, PASSWORD).send_once(MESSAGE, timeout=timeout))
     assert error.elapsed <= timeout
     assert len(server.find_requests("SendWithHeader")) == 1
 
@@ -208,14 +190,13 @@ async def test_signature_leaves_time_to_find_out_where_its_document_is_passed(
         told: list[ds.Event] = []
         server.default_responder = responses.never_respond
         async with open_suite(server, listeners=[told.append]) as suite:
-            error = await catch_error(suite.signing.sign(document, signature, timeout=timeout))
-        assert isinstance(error, LOST)
+            await expect_error(LOST, suite.signing.sign(document, signature, timeout=timeout))
         [failed] = [event for event in told if isinstance(event, ds.AttemptFailed) and event.operation == "Sign"]
         assert failed.elapsed == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("call", [count, send])
-async def test_call_without_a_connection_ends_at_its_deadline(server: ScriptedServer, call: Call) -> None:
+async def test_call_without_a_connection_ends_at_its_deadline(server: ScriptedServer, call: api.SuiteCall) -> None:
     server.default_responder = responses.never_respond
     async with open_suite(server, max_connections=1, attempt_timeout=100) as suite:
         holder = asyncio.ensure_future(catch_error(count(suite, 50)))
@@ -228,7 +209,7 @@ async def test_call_without_a_connection_ends_at_its_deadline(server: ScriptedSe
 
 
 @pytest.mark.parametrize("call", [count, send])
-async def test_rate_slot_after_deadline_raises_immediately(server: ScriptedServer, call: Call) -> None:
+async def test_rate_slot_after_deadline_raises_immediately(server: ScriptedServer, call: api.SuiteCall) -> None:
     async with open_suite(server, requests_per_second=0.1, burst=1) as suite:
         await count(suite)
         error = await catch_error(call(suite))
@@ -299,8 +280,7 @@ async def test_next_attempt_waits_for_its_response_within_the_time_of_the_call(s
     server.enqueue(FLOWS_AND_BREAKS)
     server.default_responder = responses.never_respond
     async with open_suite(server, timeout=FLOW_TIMEOUT, attempt_timeout=100) as suite:
-        error = await catch_error(suite.signing.download("doc", io.BytesIO()))
-    assert isinstance(error, ds.DeadlineExceededError)
+        error = await expect_error(ds.DeadlineExceededError, suite.signing.download("doc", io.BytesIO()))
     assert error.elapsed == pytest.approx(FLOW_TIMEOUT)
 
 

@@ -14,9 +14,9 @@ from directsuite.core.operation import Operation
 from directsuite.core.outcome import ParsedDocument, interpret, parse_large
 from directsuite.core.session import BufferedResponse
 
-from . import responses
+from . import api, responses
 from .scripted_server import Exchange, Responder, ScriptedServer
-from .scripted_suite import ALICE, GET_MESSAGE_COUNT, PASSWORD, SEND, ApiCall, open_suite
+from .scripted_suite import ALICE, PASSWORD, SUCCESS_BODY, open_suite
 
 LONG = responses.respond({"success": True, "count": 7, "padding": "x" * 20_000})
 SHORT = responses.respond({"success": True, "count": 7})
@@ -57,11 +57,11 @@ async def test_next_request_leaves_before_a_long_response_is_decoded(
     assert decodings.another_was_sent == [sent, sent, False]
 
 
-@pytest.mark.parametrize(("ask", "free"), [(GET_MESSAGE_COUNT, 1), (SEND, 0)], ids=str)
+@pytest.mark.parametrize(("ask", "free"), [(api.GET_MESSAGE_COUNT, 1), (api.SEND, 0)], ids=str)
 async def test_connection_is_released_before_decoding_if_repeatable(
-    ask: ApiCall, free: int, server: ScriptedServer, monkeypatch: pytest.MonkeyPatch
+    ask: api.ApiCall, free: int, server: ScriptedServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    server.default_responder = responses.respond(ask.success_body | {"padding": "x" * 20_000})
+    server.default_responder = responses.respond(SUCCESS_BODY | {"padding": "x" * 20_000})
     seen: list[int] = []
 
     async with open_suite(server, max_connections=1) as suite:
@@ -71,7 +71,7 @@ async def test_connection_is_released_before_decoding_if_repeatable(
             return interpret(operation, answer, *others)
 
         monkeypatch.setattr(attempt, "interpret", decode)
-        await ask.call(suite)
+        await ask(suite)
     assert seen == [free]
 
 

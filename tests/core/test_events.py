@@ -26,20 +26,9 @@ from directsuite.core.events import (
     TokenRefreshed,
 )
 
-from . import responses
+from . import api, responses
 from .scripted_server import Responder, ScriptedServer
-from .scripted_suite import (
-    ALICE,
-    GET_MESSAGE_COUNT,
-    GET_PATIENT_ADDRESS,
-    LOGIN_RESPONSE,
-    MESSAGE,
-    PASSWORD,
-    SEND,
-    ApiCall,
-    catch_error,
-    open_suite,
-)
+from .scripted_suite import ALICE, MESSAGE, PASSWORD, catch_error, expect_error, open_suite
 from .token_fetches import NumberedTokens
 from .virtual_time import yield_until
 
@@ -58,7 +47,7 @@ def names(told: list[Event]) -> list[str]:
 async def test_call_that_goes_well_is_reported_from_beginning_to_end(server: ScriptedServer, told: list[Event]) -> None:
     server.default_responder = responses.delay(3, GOOD)
     async with open_suite(server, listeners=[told.append]) as suite:
-        await GET_MESSAGE_COUNT.call(suite)
+        await api.GET_MESSAGE_COUNT(suite)
     [number] = {event.call for event in told if isinstance(event, CallEvent)}
     call = {
         "call": number,
@@ -86,7 +75,7 @@ async def test_call_that_goes_well_is_reported_from_beginning_to_end(server: Scr
 async def test_failures_and_retries_are_reported(server: ScriptedServer, told: list[Event]) -> None:
     server.enqueue(responses.respond(b"", 500), GOOD)
     async with open_suite(server, listeners=[told.append]) as suite:
-        await GET_MESSAGE_COUNT.call(suite)
+        await api.GET_MESSAGE_COUNT(suite)
     first, second = ["CallStarted", "AttemptStarted", "AttemptFailed"], ["AttemptStarted", "AttemptSucceeded"]
     assert names(told) == [*first, "RetryScheduled", *second, "CallFinished"]
     failed, scheduled = told[2], told[3]
@@ -138,7 +127,7 @@ async def test_failed_call_is_reported_with_its_class_outcome_status_and_code(
 ) -> None:
     server.default_responder = response
     async with open_suite(server, listeners=[told.append], retry=ds.RetryPolicy.none()) as suite:
-        error = await catch_error(GET_MESSAGE_COUNT.call(suite))
+        error = await catch_error(api.GET_MESSAGE_COUNT(suite))
     finished = told[-1]
     assert isinstance(finished, CallFinished)
     assert (finished.call, finished.error, finished.outcome) == (error.call, name, error.outcome)
@@ -150,17 +139,17 @@ async def test_error_has_the_number_of_the_call_that_made_its_requests(
 ) -> None:
     server.default_responder = responses.respond({"success": False, "code": "013"})
     async with open_suite(server, listeners=[told.append]) as suite:
-        error = await catch_error(GET_PATIENT_ADDRESS.call(suite))
+        error = await catch_error(api.GET_PATIENT_ADDRESS(suite))
         assert (await catch_error(suite.mailbox(ALICE, PASSWORD).get_message_count(timeout=-1))).call is None
     login, call = [event for event in told if isinstance(event, CallFinished)]
     assert (error.operation, error.call, error.copy().call) == (login.operation, login.call, login.call)
-    assert (call.operation, call.status, call.code) == (GET_PATIENT_ADDRESS.operation, None, "013")
+    assert (call.operation, call.status, call.code) == (api.GET_PATIENT_ADDRESS.operation, None, "013")
 
 
 async def test_attempt_that_could_not_begin_has_no_number(server: ScriptedServer, told: list[Event]) -> None:
     server.default_responder = responses.never_respond
     async with open_suite(server, listeners=[told.append], max_connections=1) as suite:
-        holding = asyncio.ensure_future(GET_MESSAGE_COUNT.call(suite))
+        holding = asyncio.ensure_future(api.GET_MESSAGE_COUNT(suite))
         await yield_until(lambda: len(server.requests) == 1)
         await catch_error(suite.mailbox(ALICE, PASSWORD).get_message_count(timeout=1))
         holding.cancel()
@@ -175,22 +164,21 @@ async def test_outcome_that_stays_unknown_is_reported(
 ) -> None:
     server.default_responder = lost
     async with open_suite(server, listeners=[told.append]) as suite:
-        error = await catch_error(SEND.call(suite))
-    assert isinstance(error, ds.OutcomeUnknownError)
+        error = await expect_error(ds.OutcomeUnknownError, api.SEND(suite))
     [unknown] = [event for event in told if isinstance(event, OutcomeLeftUnknown)]
     assert (unknown.operation, unknown.cancelled, unknown.happened) == ("Send", False, False)
     assert unknown.how_to_find_out == error.how_to_find_out
 
 
 @pytest.mark.parametrize(
-    ("ask", "queued", "left"), [(SEND, False, True), (SEND, True, False), (GET_MESSAGE_COUNT, False, False)]
+    ("ask", "queued", "left"), [(api.SEND, False, True), (api.SEND, True, False), (api.GET_MESSAGE_COUNT, False, False)]
 )
 async def test_only_what_was_sent_is_left_unknown_by_a_caller_who_leaves(
-    server: ScriptedServer, told: list[Event], ask: ApiCall, queued: bool, left: bool
+    server: ScriptedServer, told: list[Event], ask: api.ApiCall, queued: bool, left: bool
 ) -> None:
     server.default_responder = responses.never_respond
     async with open_suite(server, listeners=[told.append], max_connections=1) as suite:
-        tasks = [asyncio.ensure_future(each.call(suite)) for each in [GET_MESSAGE_COUNT] * queued + [ask]]
+        tasks = [asyncio.ensure_future(each(suite)) for each in [api.GET_MESSAGE_COUNT] * queued + [ask]]
         await asyncio.sleep(1)
         for task in tasks:
             task.cancel()
@@ -220,12 +208,11 @@ async def test_stream_that_is_left_early_ends(server: ScriptedServer, told: list
 
 
 async def test_renewals_and_their_failures_are_reported(server: ScriptedServer, told: list[Event]) -> None:
-    server.enqueue(responses.respond(b"", 500), responses.respond(LOGIN_RESPONSE))
-    server.default_responder = responses.respond({"success": True, "code": "000", "patient": []})
+    server.enqueue(responses.respond(b"", 500))
     async with open_suite(server, listeners=[told.append], retry=ds.RetryPolicy.none()) as suite:
-        await catch_error(GET_PATIENT_ADDRESS.call(suite))
+        await catch_error(api.GET_PATIENT_ADDRESS(suite))
         await asyncio.sleep(2)
-        await GET_PATIENT_ADDRESS.call(suite)
+        await api.GET_PATIENT_ADDRESS(suite)
     failed = [event for event in told if isinstance(event, RenewalFailed)]
     assert failed == [
         RenewalFailed(error="ServerError", reason="the service failed (HTTP 500)", credential="session", back_off=1.0)
@@ -234,7 +221,6 @@ async def test_renewals_and_their_failures_are_reported(server: ScriptedServer, 
 
 
 async def test_new_bearer_token_is_reported(server: ScriptedServer, told: list[Event]) -> None:
-    server.default_responder = responses.respond({"identifier": "doc"})
     async with open_suite(server, listeners=[told.append], token=NumberedTokens(lifetime=120)) as suite:
         await suite.signing.get_doc_info("doc")
     assert TokenRefreshed(generation=1, expires_in=120) in told
@@ -250,20 +236,19 @@ async def test_listener_that_raises_harms_nobody(
 
     with caplog.at_level(logging.WARNING, "directsuite"):
         async with open_suite(server, listeners=[listener, told.append]) as suite:
-            assert await GET_MESSAGE_COUNT.call(suite) == 7
+            assert await api.GET_MESSAGE_COUNT(suite) == 7
     assert len(told) == 4
     text = f"the listener {listener.__qualname__} raised {type(broken).__name__} for the event CallStarted"
     assert text in caplog.messages
     assert "sentinel" not in caplog.text
 
 
-async def test_listeners_come_and_go(server: ScriptedServer, told: list[Event]) -> None:
-    async with open_suite(server) as suite:
-        suite.add_listener(told.append)
-        await GET_MESSAGE_COUNT.call(suite)
-        suite.remove_listener(told.append)
-        suite.remove_listener(told.append)
-        await GET_MESSAGE_COUNT.call(suite)
+async def test_listeners_come_and_go(suite: ds.DirectSuite, told: list[Event]) -> None:
+    suite.add_listener(told.append)
+    await api.GET_MESSAGE_COUNT(suite)
+    suite.remove_listener(told.append)
+    suite.remove_listener(told.append)
+    await api.GET_MESSAGE_COUNT(suite)
     assert len(told) == 4
 
 
@@ -277,17 +262,14 @@ def test_listener_has_to_be_callable() -> None:
         ds.DirectSuite(listeners=["not a function"])  # type: ignore[list-item]  # pyright: ignore[reportArgumentType]
 
 
-async def test_events_cost_nothing_where_nobody_listens(
-    server: ScriptedServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_events_cost_nothing_where_nobody_listens(suite: ds.DirectSuite, monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[Event] = []
 
     def emit(_: events.Events, event: Event) -> None:
         made.append(event)
 
     monkeypatch.setattr(events.Events, "emit", emit)
-    async with open_suite(server) as suite:
-        await GET_MESSAGE_COUNT.call(suite)
+    await api.GET_MESSAGE_COUNT(suite)
     assert made == []
 
 
@@ -302,22 +284,21 @@ def test_every_event_is_frozen_and_keyword_only() -> None:
 
 
 async def test_calls_of_a_block_and_its_tasks_are_a_group(server: ScriptedServer, told: list[Event]) -> None:
-    server.default_responder = GOOD
 
     async def call_twice(suite: ds.DirectSuite) -> int | None:
         with ds.group_calls() as group:
             assert group.number is None
-            await GET_MESSAGE_COUNT.call(suite)
+            await api.GET_MESSAGE_COUNT(suite)
             with ds.group_calls():
-                await asyncio.gather(GET_MESSAGE_COUNT.call(suite), GET_MESSAGE_COUNT.call(suite))
+                await asyncio.gather(api.GET_MESSAGE_COUNT(suite), api.GET_MESSAGE_COUNT(suite))
         return group.number
 
     async with open_suite(server, listeners=[told.append]) as suite:
         groups = await asyncio.gather(call_twice(suite), call_twice(suite))
-        await GET_MESSAGE_COUNT.call(suite)
+        await api.GET_MESSAGE_COUNT(suite)
         with ds.group_calls(groups[0]):
             server.default_responder = responses.respond({}, 404)
-            error = await catch_error(GET_MESSAGE_COUNT.call(suite))
+            error = await catch_error(api.GET_MESSAGE_COUNT(suite))
     assert error.group == groups[0]
     *grouped, single, added = [event for event in told if isinstance(event, CallFinished)]
     assert Counter(event.group for event in grouped) == dict.fromkeys(groups, 3)
@@ -331,7 +312,7 @@ async def test_requests_that_verify_a_call_are_in_its_group(server: ScriptedServ
     server.default_responder = responses.respond({"success": True, "messages": [], "count": 7})
     async with open_suite(server, listeners=[told.append]) as suite:
         await catch_error(suite.mailbox(ALICE, PASSWORD).send_once(MESSAGE, timeout=5))
-        await GET_MESSAGE_COUNT.call(suite)
+        await api.GET_MESSAGE_COUNT(suite)
     *verified, send, count = [event for event in told if isinstance(event, CallFinished)]
     assert verified
     assert {event.group for event in verified} == {send.group} == {send.call}

@@ -132,14 +132,6 @@ def test_cancelled_reader_cancels_what_is_in_progress(delays: list[float], windo
     assert desk.cancelled == min(window, len(delays))
 
 
-async def test_slow_reader_stops_the_fetching_at_the_window() -> None:
-    desk = DelayedSource([0.0] * 100)
-    async with desk.make_prefetch(3) as answers:
-        await anext(answers)
-        await asyncio.sleep(1000)
-        assert desk.requested == [0, 1, 2, 3]
-
-
 async def test_response_that_makes_room_lets_the_next_request_go_immediately() -> None:
     desk = DelayedSource([9.0, 1.0, 9.0, 9.0], places=2)
     async with desk.make_prefetch(4) as answers:

@@ -10,8 +10,8 @@ import pytest
 import directsuite as ds
 
 from . import responses
-from .scripted_server import Exchange, ScriptedServer
-from .scripted_suite import ALICE, LOGIN_RESPONSE, PASSWORD, PATIENT, open_suite
+from .scripted_server import ScriptedServer
+from .scripted_suite import ALICE, PASSWORD, PATIENT, open_suite, respond_after_login, stream_messages
 
 WITH_NULLS = [
     None,
@@ -31,14 +31,11 @@ NULLS = {
 }
 
 
-async def _streamed(box: ds.Mailbox) -> list[ds.MessageDetail]:
-    return [message async for message in box.stream_messages()]
-
-
-WAYS: dict[str, Callable[[ds.Mailbox], Awaitable[list[ds.MessageDetail]]]] = {
-    "whole": lambda box: box.get_messages(),
-    "by uid": lambda box: box.get_messages_by_uids("INBOX", [1]),
-    "streamed": _streamed,
+Read = Callable[[ds.DirectSuite], Awaitable[list[ds.MessageDetail]]]
+WAYS: dict[str, Read] = {
+    "whole": lambda suite: _box(suite).get_messages(),
+    "by uid": lambda suite: _box(suite).get_messages_by_uids("INBOX", [1]),
+    "streamed": stream_messages,
 }
 
 every_way = pytest.mark.parametrize("read", WAYS.values(), ids=WAYS.keys())
@@ -47,13 +44,13 @@ every_way = pytest.mark.parametrize("read", WAYS.values(), ids=WAYS.keys())
 @pytest.mark.exhaustive
 @every_way
 @pytest.mark.parametrize("padding", [0, 300_000], ids=["small", "large"])
-async def test_null_in_a_list_is_passed_over_and_counted(
-    read: Callable[[ds.Mailbox], Awaitable[list[ds.MessageDetail]]], padding: int, server: ScriptedServer
-) -> None:
+async def test_null_in_a_list_is_passed_over_and_counted(read: Read, padding: int, server: ScriptedServer) -> None:
     told: list[ds.Event] = []
     server.default_responder = responses.respond({"success": True, "messages": WITH_NULLS, "padding": "x" * padding})
     async with open_suite(server, listeners=[told.append]) as suite:
-        [message] = await read(suite.mailbox(ALICE, PASSWORD))
+        [message] = await read(suite)
+        server.default_responder = responses.respond({"success": True, "messages": [{"uid": 1}]})
+        await read(suite)
     assert message.recipients == [ds.Recipient("a@b")]
     assert message.headers == [ds.MessageHeader("X-A", "1")]
     assert message.attachments == []
@@ -64,27 +61,13 @@ async def test_null_in_a_list_is_passed_over_and_counted(
 @pytest.mark.exhaustive
 @every_way
 @pytest.mark.parametrize("padding", [0, 300_000], ids=["small", "large"])
-async def test_broken_character_in_one_message_hides_no_other(
-    read: Callable[[ds.Mailbox], Awaitable[list[ds.MessageDetail]]], padding: int, server: ScriptedServer
-) -> None:
+async def test_broken_character_in_one_message_hides_no_other(read: Read, padding: int, server: ScriptedServer) -> None:
     messages = b'[{"uid":1,"subject":"a\\ud83d"},{"uid":2,"subject":"M\xfcller"},{"uid":3,"subject":"%s"}]'
     server.default_responder = responses.respond(b'{"success":true,"messages":%s}' % messages % (b"x" * padding))
     async with open_suite(server) as suite:
-        found = await read(suite.mailbox(ALICE, PASSWORD))
+        found = await read(suite)
     assert [message.uid for message in found] == [1, 2, 3]
     assert [message.subject for message in found][:2] == ["a\ufffd", "M\ufffdller"]
-
-
-async def test_response_without_null_is_reported_as_nothing_special(server: ScriptedServer) -> None:
-    told: list[ds.Event] = []
-    server.enqueue(
-        responses.respond({"success": True, "messages": WITH_NULLS}),
-        responses.respond({"success": True, "messages": [{"uid": 1}]}),
-    )
-    async with open_suite(server, listeners=[told.append]) as suite:
-        await suite.mailbox(ALICE, PASSWORD).get_messages()
-        await suite.mailbox(ALICE, PASSWORD).get_messages()
-    assert len([event for event in told if isinstance(event, ds.ValuesSkipped)]) == 1
 
 
 Ask = Callable[[ds.DirectSuite], Awaitable[Any]]
@@ -112,7 +95,7 @@ def _get_faxes(suite: ds.DirectSuite) -> Awaitable[object]:
 
 LISTS: dict[str, tuple[Ask, str, dict[str, Any], Any]] = {
     "messages": (lambda suite: _box(suite).get_messages(), "messages", _OK, {"uid": 1, "subject": PATIENT}),
-    "streamed messages": (lambda suite: _streamed(_box(suite)), "messages", _OK, {"uid": 1}),
+    "streamed messages": (stream_messages, "messages", _OK, {"uid": 1}),
     "raw": (_get_raw, "messages", _OK, {"uid": 1}),
     "uids": (lambda suite: _box(suite).get_uids(), "uids", _OK, 1),
     "folders": (lambda suite: _box(suite).get_folders(), "folders", _OK, "INBOX"),
@@ -126,11 +109,7 @@ every_list = pytest.mark.parametrize(("ask", "name", "answer", "element"), LISTS
 
 
 def _serve(server: ScriptedServer, answer: dict[str, Any]) -> None:
-    async def serve(exchange: Exchange) -> None:
-        login = exchange.request.target.endswith("/login")
-        await responses.respond(LOGIN_RESPONSE if login else answer)(exchange)
-
-    server.default_responder = serve
+    server.default_responder = respond_after_login(responses.respond(answer))
 
 
 @every_list
@@ -168,10 +147,9 @@ async def test_absent_list_is_empty_where_nothing_else_could_be_it(
         assert len(server.requests) <= 2  # the second request is a login
 
 
-async def test_report_as_csv_needs_no_list(server: ScriptedServer) -> None:
+async def test_report_as_csv_needs_no_list(server: ScriptedServer, suite: ds.DirectSuite) -> None:
     server.default_responder = responses.respond({"success": True, "csvData": "YUB4LGJAeQ==", "warnings": ["none"]})
-    async with open_suite(server) as suite:
-        answer = await suite.mailbox(ALICE, PASSWORD).get_message_status("<1@x>")
+    answer = await suite.mailbox(ALICE, PASSWORD).get_message_status("<1@x>")
     assert [record.to for record in answer.records] == ["b@y"]
 
 
@@ -205,9 +183,8 @@ async def test_one_event_counts_what_could_not_be_read(
 @pytest.mark.parametrize("addresses", [[{"username": "ada"}], {"username": "ada"}], ids=["a list", "a bare element"])
 @pytest.mark.parametrize("own", [{}, {"patient": []}, {"patient": None}], ids=str)
 async def test_patients_are_read_under_addresses(
-    addresses: object, own: dict[str, Any], server: ScriptedServer
+    addresses: object, own: dict[str, Any], server: ScriptedServer, suite: ds.DirectSuite
 ) -> None:
     _serve(server, {"success": True, "code": "000", "addresses": addresses} | own)
-    async with open_suite(server) as suite:
-        found = await _get_patients(suite)
+    found = await _get_patients(suite)
     assert [user.username for user in found] == ["ada"]

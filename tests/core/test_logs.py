@@ -18,18 +18,9 @@ import directsuite as ds
 from directsuite.core import events
 from directsuite.core.events import FIELDS, LINES, Events
 
-from . import responses
+from . import api, responses
 from .scripted_server import ScriptedServer
-from .scripted_suite import (
-    ALICE,
-    GET_MESSAGE_COUNT,
-    GET_PATIENT_ADDRESS,
-    LOGIN_RESPONSE,
-    PASSWORD,
-    SEND,
-    catch_error,
-    open_suite,
-)
+from .scripted_suite import ALICE, PASSWORD, catch_error
 
 GET_UIDS: dict[str, Any] = {
     "call": 7,
@@ -209,19 +200,6 @@ def test_every_field_of_every_event_is_listed() -> None:
     assert {field.name for kind in kinds() for field in attrs.fields(kind)} == set(FIELDS)
 
 
-def test_record_carries_the_fields_for_structured_logging(caplog: pytest.LogCaptureFixture) -> None:
-    event = _failed("ServerError", 503, ds.Outcome.REJECTED, 0.5, attempt=2)
-    assert fields_of(written(event, caplog)) == {
-        "event": "AttemptFailed",
-        **GET_UIDS,
-        "attempt": 2,
-        "error": "ServerError",
-        "status": 503,
-        "outcome": "rejected",
-        "elapsed": 0.5,
-    }
-
-
 @attrs.frozen(kw_only=True)
 class Talkative(ds.CallFinished):
     """An event with a field that is not listed for logging."""
@@ -292,24 +270,20 @@ def test_program_without_logging_sees_nothing() -> None:
 
 
 async def test_call_that_goes_well_is_silent_above_debug(
-    server: ScriptedServer, caplog: pytest.LogCaptureFixture
+    suite: ds.DirectSuite, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
-    async with open_suite(server) as suite:
-        await GET_MESSAGE_COUNT.call(suite)
+    await api.GET_MESSAGE_COUNT(suite)
     assert caplog.records == []
 
 
 async def test_lost_send_and_a_login_are_reported_without_their_contents(
-    server: ScriptedServer, caplog: pytest.LogCaptureFixture
+    server: ScriptedServer, suite: ds.DirectSuite, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "directsuite")
-    server.enqueue(
-        responses.reset, responses.respond(LOGIN_RESPONSE), responses.respond(GET_PATIENT_ADDRESS.success_body)
-    )
-    async with open_suite(server) as suite:
-        await catch_error(SEND.call(suite))
-        await GET_PATIENT_ADDRESS.call(suite)
+    server.enqueue(responses.reset)
+    await catch_error(api.SEND(suite))
+    await api.GET_PATIENT_ADDRESS(suite)
     assert [fields_of(record)["event"] for record in caplog.records] == [
         "AttemptFailed",
         "OutcomeLeftUnknown",

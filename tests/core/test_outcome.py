@@ -6,7 +6,7 @@ import errno
 import os
 import socket
 import ssl
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 from unittest import mock
 
@@ -424,33 +424,6 @@ def test_response_that_does_not_fit_is_reported_by_its_place(
 def test_media_type_is_named_and_decides_nothing(header: str, named: str) -> None:
     assert f"the response ({named}, 0 bytes)" in read(messaging.GET_MESSAGE_COUNT, b"", 200, header).explanation
     assert read(messaging.GET_MESSAGE_COUNT, b'{"success": true, "count": 1}', 200, header).count == 1
-
-
-def test_response_that_is_too_large_says_what_to_do() -> None:
-    cases: list[tuple[Operation[Any], str]] = [
-        (messaging.GET_MESSAGES, "read it with stream_messages, or raise"),
-        (messaging.SEND, "raise"),
-    ]
-    for operation, hint in cases:
-        error = interpret(operation, BufferedResponse(200, {}, b"x" * 9, too_large=True), 7, Codec(None))
-        assert isinstance(error, ds.ResponseDecodeError)
-        assert (error.too_large, error.body, error.operation) == (True, b"x" * 9, operation.name)
-        assert error.explanation == f"the response is larger than 7 bytes: {hint} max_response_bytes"
-
-
-def test_redirect_of_a_download_is_not_a_document() -> None:
-    error = read(signing.GET_DOC, b"JVBERg==", 300)
-    assert (type(error), error.status) == (ServiceError, 300)
-
-
-def test_elements_that_are_null_are_counted() -> None:
-    body = b'{"success": true, "messages": [null, {"uid": 3}, null]}'
-    counts = list[Mapping[str, int]]()
-    answer = interpret(
-        messaging.GET_MESSAGE_METADATA, BufferedResponse(200, {}, body), 1000, Codec(None), counts.append
-    )
-    assert not isinstance(answer, DirectSuiteError)
-    assert ([message.uid for message in answer.messages], counts) == ([3], [{"$.messages[]": 2}])
 
 
 def test_what_is_nested_too_deeply_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,17 +13,10 @@ import directsuite as ds
 import directsuite.types as ds_types
 from directsuite.core import outcome
 
+from . import api
 from .outcome_cases import CONNECT_FAULTS, DEFAULT_CALLS, FAULT_CASES, FaultCase
 from .scripted_server import ScriptedServer
-from .scripted_suite import (
-    API_CALLS,
-    PATIENT,
-    PROVISION,
-    SECRETS,
-    ApiCall,
-    catch_error,
-    open_suite,
-)
+from .scripted_suite import PATIENT, SECRETS, catch_error, open_suite
 
 CASES = [
     # by default each case is tried with one of its calls, in turn
@@ -32,13 +25,13 @@ CASES = [
     for ask in scene.api_calls
 ]
 OTHER_CASES = [
-    (scene, ask)
+    pytest.param(scene, ask, marks=pytest.mark.slow)
     for scene in FAULT_CASES
-    for ask in API_CALLS
+    for ask in api.API_CALLS
     if scene.api_calls == DEFAULT_CALLS and ask not in DEFAULT_CALLS
     # without a connection the login would fail, and after 401 the session is renewed
     if ask.service != "registration" or not (scene in CONNECT_FAULTS or scene.row == "401")
-    if ask is not PROVISION or scene.row != "answer-deadline"  # it leaves time for its verification
+    if ask is not api.PROVISION or scene.row != "answer-deadline"  # it leaves time for its verification
 ]
 
 
@@ -52,7 +45,7 @@ class Row:
     error: str
     again: str
 
-    def attempts(self, ask: ApiCall) -> int:
+    def attempts(self, ask: api.ApiCall) -> int:
         """Return the number of requests, if the policy permits two attempts and both fail."""
         if self.name in ("queue-deadline", "token"):
             return 0
@@ -87,30 +80,18 @@ REASONS: dict[str, set[ds_types.FailureReason]] = {
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize(("scene", "ask"), CASES, ids=str)
+@pytest.mark.parametrize(("scene", "ask"), CASES + OTHER_CASES, ids=str)
 async def test_failure_is_what_the_table_says(
-    server: ScriptedServer, tmp_path: Path, scene: FaultCase, ask: ApiCall
+    server: ScriptedServer, tmp_path: Path, scene: FaultCase, ask: api.ApiCall
 ) -> None:
-    await _see(server, tmp_path, scene, ask)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("scene", "ask"), OTHER_CASES, ids=str)
-async def test_failure_is_the_same_for_every_kind_of_operation(
-    server: ScriptedServer, tmp_path: Path, scene: FaultCase, ask: ApiCall
-) -> None:
-    await _see(server, tmp_path, scene, ask)
-
-
-async def _see(server: ScriptedServer, folder: Path, scene: FaultCase, ask: ApiCall) -> None:
     row = TABLE[scene.row]
     failed = list[ds.AttemptFailed]()
     async with (
-        scene.network(server, folder) as network,
+        scene.network(server, tmp_path) as network,
         open_suite(server, **(network | dict(scene.settings))) as suite,
     ):
         suite.add_listener(lambda event: failed.append(event) if isinstance(event, ds.AttemptFailed) else None)
-        error = await catch_error(ask.call(suite))
+        error = await catch_error(ask(suite))
     assert (error.operation, error.service, error.outcome) == (ask.operation, ask.service, row.final())
     seen = error
     if row.outcome == "UNKNOWN" and not ask.may_repeat:

@@ -21,9 +21,9 @@ from directsuite.core.content import PathContent
 from directsuite.core.privacy import scrub_class
 from directsuite.messaging.models import GetCountResponse, MessageDetail
 
-from . import responses
+from . import api, responses
 from .scripted_server import ScriptedServer
-from .scripted_suite import ALICE, GET_MESSAGE_COUNT, PASSWORD, PATIENT, catch_error, open_suite
+from .scripted_suite import ALICE, PASSWORD, PATIENT, expect_error, open_suite
 from .virtual_time import yield_until
 
 PACKAGE = str(Path(ds.__file__).parent)
@@ -53,36 +53,34 @@ def test_content_that_could_not_be_made_can_be_shown(tmp_path: Path) -> None:
         PathContent(tmp_path, "content")
 
 
-async def test_errors_of_the_package_show_the_callers_frames_alone() -> None:
-    async with (
-        ScriptedServer(responses.respond({}, 500)) as server,
-        open_suite(server, retry=ds.RetryPolicy.none()) as suite,
-    ):
-        error = await catch_exception(suite.signing.get_doc_info(NAME_SENTINEL))
-        refused = await catch_exception(suite.signing.save(Path("/missing") / NAME_SENTINEL))
-        listed = await catch_exception(anext(suite.fax.iter_messages(NAME_SENTINEL)))
+async def test_errors_of_the_package_show_the_callers_frames_alone(
+    server: ScriptedServer, suite: ds.DirectSuite
+) -> None:
+    server.default_responder = responses.respond({}, 500)
+    error = await catch_exception(suite.signing.get_doc_info(NAME_SENTINEL))
+    refused = await catch_exception(suite.signing.save(Path("/missing") / NAME_SENTINEL))
+    listed = await catch_exception(anext(suite.fax.iter_messages(NAME_SENTINEL)))
     for each in (error, refused, listed):
         assert isinstance(each, ds.DirectSuiteError)
         assert list_package_frames(each) == []
 
 
-async def test_cancellation_shows_the_callers_frames_alone() -> None:
-    async with ScriptedServer(responses.never_respond) as server, open_suite(server) as suite:
-        task = asyncio.ensure_future(suite.signing.get_doc_info(NAME_SENTINEL))
-        await yield_until(lambda: bool(server.requests))
-        task.cancel()
-        error = await catch_exception(task)
+async def test_cancellation_shows_the_callers_frames_alone(server: ScriptedServer, suite: ds.DirectSuite) -> None:
+    server.default_responder = responses.never_respond
+    task = asyncio.ensure_future(suite.signing.get_doc_info(NAME_SENTINEL))
+    await yield_until(lambda: bool(server.requests))
+    task.cancel()
+    error = await catch_exception(task)
     assert isinstance(error, asyncio.CancelledError)
     assert list_package_frames(error) == []
 
 
-async def test_error_of_a_source_shows_the_callers_frames_alone() -> None:
+async def test_error_of_a_source_shows_the_callers_frames_alone(suite: ds.DirectSuite) -> None:
     async def source() -> AsyncIterator[bytes]:
         yield NAME_SENTINEL.encode()
         raise LookupError("the end of the source")
 
-    async with ScriptedServer(responses.never_respond) as server, open_suite(server) as suite:
-        error = await catch_exception(suite.signing.save(source()))
+    error = await catch_exception(suite.signing.save(source()))
     assert isinstance(error, LookupError)
     assert [frame.name for frame in traceback.extract_tb(error.__traceback__)] == ["catch_exception", "source"]
 
@@ -90,7 +88,7 @@ async def test_error_of_a_source_shows_the_callers_frames_alone() -> None:
 @pytest.mark.parametrize("kind", [ValueError, TimeoutError])
 @pytest.mark.parametrize("is_source", [False, True])
 async def test_error_of_a_token_function_has_the_frames_of_this_function_alone(
-    kind: type[Exception], is_source: bool
+    server: ScriptedServer, kind: type[Exception], is_source: bool
 ) -> None:
     async def fetch_token() -> Any:
         raise kind("the end of the function")
@@ -99,10 +97,7 @@ async def test_error_of_a_token_function_has_the_frames_of_this_function_alone(
         renewable = True
         fetch = staticmethod(fetch_token)
 
-    async with (
-        ScriptedServer(responses.never_respond) as server,
-        open_suite(server, token=Source() if is_source else fetch_token) as suite,
-    ):
+    async with open_suite(server, token=Source() if is_source else fetch_token) as suite:
         for _ in range(2):  # the second call gets the same error, during the back-off
             error = await catch_exception(suite.signing.get_doc_info(NAME_SENTINEL))
             cause = error.__cause__
@@ -111,14 +106,15 @@ async def test_error_of_a_token_function_has_the_frames_of_this_function_alone(
             assert [frame.name for frame in traceback.extract_tb(cause.__traceback__)] == ["fetch_token"]
 
 
-async def test_fault_of_the_package_shows_its_way_but_no_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_fault_of_the_package_shows_its_way_but_no_arguments(
+    suite: ds.DirectSuite, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def fail(_self: object) -> None:
         raise AssertionError
 
     monkeypatch.setitem(fail.__globals__, "__name__", "directsuite.core.attempt")
     monkeypatch.setattr("directsuite.core.attempt.Attempt.run", fail)
-    async with ScriptedServer(responses.never_respond) as server, open_suite(server) as suite:
-        error = await catch_exception(suite.signing.get_doc_info(NAME_SENTINEL))
+    error = await catch_exception(suite.signing.get_doc_info(NAME_SENTINEL))
     assert isinstance(error, AssertionError)
     assert len(list_package_frames(error)) > 2
     assert [frame for frame in list_package_frames(error) if NAME_SENTINEL in frame] == []
@@ -190,29 +186,22 @@ async def test_every_kind_of_method_is_scrubbed(failing_api: type[FailingApi]) -
     assert errors[2].__context__ is None
 
 
-async def test_wrong_call_shows_no_arguments() -> None:
-    async with ScriptedServer(responses.never_respond) as server, open_suite(server) as suite:
-        with pytest.raises(TypeError, match=r"'timeouts'\. Did you mean 'timeout'\?$") as wrong:
-            await suite.signing.get_doc_info(NAME_SENTINEL, timeouts=3)  # type: ignore[call-arg]
+async def test_wrong_call_shows_no_arguments(suite: ds.DirectSuite) -> None:
+    with pytest.raises(TypeError, match=r"'timeouts'\. Did you mean 'timeout'\?$") as wrong:
+        await suite.signing.get_doc_info(NAME_SENTINEL, timeouts=3)  # type: ignore[call-arg]
     assert [frame for frame in list_package_frames(wrong.value) if NAME_SENTINEL in frame] == []
 
 
-async def test_error_that_the_caller_is_handling_keeps_its_way() -> None:
-    async with (
-        ScriptedServer(responses.respond({}, 500)) as server,
-        open_suite(server, retry=ds.RetryPolicy.none()) as suite,
-    ):
-        own = await catch_exception(_make_invalid_settings())
-        before = traceback.format_tb(own.__traceback__)
-        try:
-            raise own
-        except ds.DirectSuiteError:
-            assert isinstance(
-                await catch_exception(suite.signing.get_doc_info(NAME_SENTINEL)),
-                ds.ServerError | ds.ResponseDecodeError,
-            )
-            with pytest.raises(ds.InvalidArgumentError):
-                suite.mailbox(NAME_SENTINEL, "password")
+async def test_error_that_the_caller_is_handling_keeps_its_way(server: ScriptedServer, suite: ds.DirectSuite) -> None:
+    server.default_responder = responses.respond({}, 500)
+    own = await catch_exception(_make_invalid_settings())
+    before = traceback.format_tb(own.__traceback__)
+    try:
+        raise own
+    except ds.DirectSuiteError:
+        assert isinstance(await catch_exception(suite.signing.get_doc_info(NAME_SENTINEL)), ds.ServerError)
+        with pytest.raises(ds.InvalidArgumentError):
+            suite.mailbox(NAME_SENTINEL, "password")
     assert traceback.format_tb(own.__traceback__)[-len(before) :] == before
 
 
@@ -313,47 +302,44 @@ def frames_of(error: BaseException) -> str:
 
 
 async def test_memory_error_while_decoding_keeps_no_response_data(
-    server: ScriptedServer, monkeypatch: pytest.MonkeyPatch
+    server: ScriptedServer, suite: ds.DirectSuite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server.default_responder = responses.respond({"success": True, "count": 7, "note": PATIENT})
-    async with open_suite(server) as suite:
-        reader: Any = suite._transport.codec.converter.get_structure_hook(GetCountResponse)
-        monkeypatch.setitem(reader.read.__globals__, "new", OUT_OF_MEMORY)
-        error = await catch_exception(GET_MESSAGE_COUNT.call(suite))
+    reader: Any = suite._transport.codec.converter.get_structure_hook(GetCountResponse)
+    monkeypatch.setitem(reader.read.__globals__, "new", OUT_OF_MEMORY)
+    error = await catch_exception(api.GET_MESSAGE_COUNT(suite))
     assert isinstance(error, MemoryError)
     assert PATIENT not in frames_of(error)
     assert list_package_frames(error) == []
 
 
 async def test_memory_error_while_receiving_has_no_aiohttp_frame(
-    server: ScriptedServer, monkeypatch: pytest.MonkeyPatch
+    server: ScriptedServer, suite: ds.DirectSuite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(aiohttp.StreamReader, "_read_nowait_chunk", staticmethod(OUT_OF_MEMORY))
     server.default_responder = responses.respond({"success": True, "count": 7, "note": PATIENT})
-    async with open_suite(server) as suite:
-        error = await catch_exception(GET_MESSAGE_COUNT.call(suite))
+    error = await catch_exception(api.GET_MESSAGE_COUNT(suite))
     assert isinstance(error, MemoryError)
     assert "aiohttp" not in frames_of(error)
 
 
 @pytest.mark.parametrize("kind", [MemoryError, RecursionError])
 async def test_exhaustion_anywhere_shows_the_callers_frames_alone(
-    server: ScriptedServer, monkeypatch: pytest.MonkeyPatch, kind: type[Exception]
+    suite: ds.DirectSuite, monkeypatch: pytest.MonkeyPatch, kind: type[Exception]
 ) -> None:
     async def fail(_self: object) -> None:
         raise kind
 
     monkeypatch.setitem(fail.__globals__, "__name__", "directsuite.core.attempt")
     monkeypatch.setattr("directsuite.core.attempt.Attempt.run", fail)
-    async with open_suite(server) as suite:
-        error = await catch_exception(GET_MESSAGE_COUNT.call(suite))
+    error = await catch_exception(api.GET_MESSAGE_COUNT(suite))
     assert isinstance(error, kind)
     assert list_package_frames(error) == []
 
 
 @pytest.mark.parametrize("name", ["messages", "items"])
 async def test_too_deeply_nested_streamed_message_is_a_decode_error(
-    server: ScriptedServer, monkeypatch: pytest.MonkeyPatch, name: str
+    server: ScriptedServer, suite: ds.DirectSuite, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     server.default_responder = responses.respond(json.dumps({"success": True, name: [{"uid": 1}]}).encode())
 
@@ -361,9 +347,7 @@ async def test_too_deeply_nested_streamed_message_is_a_decode_error(
         async for _ in suite.mailbox(ALICE, PASSWORD).stream_messages():
             pass
 
-    async with open_suite(server) as suite:
-        reader: Any = suite._transport.codec.converter.get_structure_hook(MessageDetail)
-        monkeypatch.setitem(reader.read.__globals__, "new", too_deep())
-        error = await catch_error(read(suite))
-    assert isinstance(error, ds.ResponseDecodeError)
+    reader: Any = suite._transport.codec.converter.get_structure_hook(MessageDetail)
+    monkeypatch.setitem(reader.read.__globals__, "new", too_deep())
+    error = await expect_error(ds.ResponseDecodeError, read(suite))
     assert error.path == "$.messages[0]"

@@ -8,9 +8,9 @@ import pytest
 
 import directsuite as ds
 
-from . import responses
+from . import api, responses
 from .scripted_server import Exchange, ScriptedServer
-from .scripted_suite import GET_DOC_INFO, SAVE_STREAM, ApiCall, catch_error, open_suite
+from .scripted_suite import catch_error, open_suite
 from .token_fetches import NumberedTokens
 
 
@@ -46,8 +46,8 @@ async def test_service_that_rejects_each_new_token_gets_few_of_them(
 ) -> None:
     async with open_suite(server, token=picky.source) as suite:
         for seconds in (1, 2, 4, 8):
-            errors = [await catch_error(GET_DOC_INFO.call(suite)) for _ in range(20)]
-            errors += await asyncio.gather(*(catch_error(GET_DOC_INFO.call(suite)) for _ in range(20)))
+            errors = [await catch_error(api.GET_DOC_INFO(suite)) for _ in range(20)]
+            errors += await asyncio.gather(*(catch_error(api.GET_DOC_INFO(suite)) for _ in range(20)))
             assert {(type(error), error.outcome) for error in errors} == {(ds.AuthenticationError, ds.Outcome.FAILED)}
             assert [error.attempts for error in errors] == [2] + 39 * [1]
             assert errors[-1].advice.endswith(f". The first call after {seconds} s requests another token")
@@ -58,21 +58,21 @@ async def test_service_that_rejects_each_new_token_gets_few_of_them(
 async def test_uploads_that_cannot_be_sent_again_get_few_tokens(server: ScriptedServer, picky: PickyServices) -> None:
     async with open_suite(server, token=picky.source) as suite:
         for _ in range(5):
-            await catch_error(SAVE_STREAM.call(suite))
+            await catch_error(api.SAVE_STREAM(suite))
     assert picky.source.asked == 2
 
 
-@pytest.mark.parametrize("call", [GET_DOC_INFO, SAVE_STREAM], ids=["info", "stream"])
+@pytest.mark.parametrize("call", [api.GET_DOC_INFO, api.SAVE_STREAM], ids=["info", "stream"])
 async def test_queued_calls_wait_for_the_next_token_after_the_back_off(
-    call: ApiCall, server: ScriptedServer, picky: PickyServices
+    call: api.ApiCall, server: ScriptedServer, picky: PickyServices
 ) -> None:
     async with open_suite(server, token=picky.source, max_connections=2) as suite:
-        await catch_error(GET_DOC_INFO.call(suite))
+        await catch_error(api.GET_DOC_INFO(suite))
         await asyncio.sleep(1)
         picky.accepts_for_signing, picky.newest = True, 3
-        results = await asyncio.gather(*(call.call(suite) for _ in range(20)), return_exceptions=True)
+        results = await asyncio.gather(*(call(suite) for _ in range(20)), return_exceptions=True)
     errors = [result for result in results if isinstance(result, BaseException)]
-    assert len(errors) == (2 if call is SAVE_STREAM else 0)
+    assert len(errors) == (2 if call is api.SAVE_STREAM else 0)
     assert picky.source.asked == 3
 
 
@@ -80,7 +80,7 @@ async def test_other_services_are_not_affected_by_one_that_rejects_each_token(
     server: ScriptedServer, picky: PickyServices
 ) -> None:
     async with open_suite(server, token=picky.source) as suite:
-        await catch_error(GET_DOC_INFO.call(suite))
+        await catch_error(api.GET_DOC_INFO(suite))
         await call_fax(suite)
         assert picky.source.asked == 2
         picky.is_revoked = True
@@ -92,16 +92,16 @@ async def test_other_services_use_the_token_until_the_one_that_rejects_it_has_a_
     server: ScriptedServer, picky: PickyServices
 ) -> None:
     async with open_suite(server, token=picky.source, retry=ds.RetryPolicy.none()) as suite:
-        await catch_error(GET_DOC_INFO.call(suite))
+        await catch_error(api.GET_DOC_INFO(suite))
         await asyncio.sleep(1)
         picky.source.failures = [ConnectionError("vault")]
-        assert type(await catch_error(GET_DOC_INFO.call(suite))) is ds.TransportError
+        assert type(await catch_error(api.GET_DOC_INFO(suite))) is ds.TransportError
         picky.newest = picky.source.asked - 1
         await call_fax(suite)
         assert picky.source.asked == 3
         await asyncio.sleep(1)
         picky.newest = None
-        assert type(await catch_error(GET_DOC_INFO.call(suite))) is ds.AuthenticationError
+        assert type(await catch_error(api.GET_DOC_INFO(suite))) is ds.AuthenticationError
         await call_fax(suite)
     assert picky.source.asked == 4
     assert server.requests[-1].headers["authorization"] == "Bearer token-4"
@@ -111,10 +111,10 @@ async def test_token_is_replaced_immediately_again_after_the_service_has_accepte
     server: ScriptedServer, picky: PickyServices
 ) -> None:
     async with open_suite(server, token=picky.source) as suite:
-        await catch_error(GET_DOC_INFO.call(suite))
+        await catch_error(api.GET_DOC_INFO(suite))
         picky.accepts_for_signing = True
-        await GET_DOC_INFO.call(suite)
+        await api.GET_DOC_INFO(suite)
         assert picky.source.asked == 2
         picky.is_revoked = True
-        await GET_DOC_INFO.call(suite)
+        await api.GET_DOC_INFO(suite)
         assert picky.source.asked == 3

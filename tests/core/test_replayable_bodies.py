@@ -9,9 +9,9 @@ import pytest
 
 import directsuite as ds
 
-from . import responses
+from . import api, responses
 from .scripted_server import Exchange, Responder, ScriptedServer
-from .scripted_suite import GET_DOC_INFO, PDF, SAVE_STREAM, catch_error, open_suite
+from .scripted_suite import PDF, catch_error, expect_error, open_suite
 
 LIMITED = responses.respond(b"", 429)
 
@@ -34,17 +34,16 @@ async def test_body_that_cannot_be_replayed_is_never_sent_again(server: Scripted
 
     server.enqueue(SPENT[spent])
     async with open_suite(server, token=token) as suite:
-        error = await catch_error(SAVE_STREAM.call(suite))
+        error = await catch_error(api.SAVE_STREAM(suite))
     assert len(server.requests) == error.attempts == 1
 
 
 async def test_unreplayable_body_is_sent_on_retry_if_none_was_sent(server: ScriptedServer) -> None:
     async with open_suite(server, max_connections=1, timeout=5) as suite:
         server.default_responder = responses.never_respond
-        error = await catch_error(GET_DOC_INFO.call(suite))
+        await expect_error(ds.DeadlineExceededError, api.GET_DOC_INFO(suite))
         server.default_responder = responses.respond({"identifier": "doc"})
-        await SAVE_STREAM.call(suite)
-    assert isinstance(error, ds.DeadlineExceededError)
+        await api.SAVE_STREAM(suite)
     assert len(server.find_requests("pdf")) == 2
 
 
@@ -52,7 +51,7 @@ async def test_unreplayable_body_is_sent_on_retry_if_none_was_sent(server: Scrip
 async def test_body_in_a_file_is_sent_again(server: ScriptedServer, spent: str, tmp_path: Path) -> None:
     file = tmp_path / "a.pdf"
     file.write_bytes(PDF * 50_000)
-    server.enqueue(SPENT[spent], responses.respond({"identifier": "doc"}))
+    server.enqueue(SPENT[spent])
     async with open_suite(server) as suite:
         await suite.signing.save(file)
     last = server.requests[-1]
@@ -68,7 +67,7 @@ class BrokenSourceError(Exception):
 @pytest.mark.parametrize("after", [0, 1, 3])
 @pytest.mark.parametrize("kind", [BrokenSourceError, OSError, TimeoutError, ValueError, ConnectionResetError])
 async def test_error_of_the_user_s_own_source_comes_out_unchanged(
-    server: ScriptedServer, kind: type[Exception], after: int
+    server: ScriptedServer, suite: ds.DirectSuite, kind: type[Exception], after: int
 ) -> None:
     broken = kind("of the user's")
 
@@ -77,9 +76,8 @@ async def test_error_of_the_user_s_own_source_comes_out_unchanged(
             yield PDF * 1000
         raise broken
 
-    async with open_suite(server) as suite:
-        with pytest.raises(kind) as caught:
-            await suite.signing.save(source())
+    with pytest.raises(kind) as caught:
+        await suite.signing.save(source())
     assert caught.value is broken
     assert len(server.requests) <= 1
 
@@ -95,13 +93,12 @@ async def test_file_that_shrinks_before_it_is_sent_again_is_reported(server: Scr
 
     server.enqueue(shrink, responses.never_respond)
     async with open_suite(server) as suite:
-        error = await catch_error(suite.signing.save(file))
-    assert type(error) is ds.TransportError
+        error = await expect_error(ds.TransportError, suite.signing.save(file))
     assert "became shorter" in str(error)
     assert error.operation == "Save"
 
 
-async def test_source_of_a_rejected_upload_is_closed_by_then(server: ScriptedServer) -> None:
+async def test_source_of_a_rejected_upload_is_closed_by_then(server: ScriptedServer, suite: ds.DirectSuite) -> None:
     closed: list[bool] = []
 
     async def pdf() -> AsyncGenerator[bytes]:
@@ -112,7 +109,6 @@ async def test_source_of_a_rejected_upload_is_closed_by_then(server: ScriptedSer
             closed.append(True)
 
     server.default_responder = responses.respond_early(b"", 400)
-    async with open_suite(server) as suite:
-        error = await catch_error(suite.signing.save(pdf()))
+    error = await catch_error(suite.signing.save(pdf()))
     assert isinstance(error, ds.ServiceError | ds.TransportError)
     assert closed == [True]

@@ -23,27 +23,11 @@ from tenacity import (
 import directsuite as ds
 from directsuite.core.retry import DefaultWait
 
-from . import responses
+from . import api, responses
 from .scripted_server import Exchange, Responder, ScriptedServer
-from .scripted_suite import (
-    ALICE,
-    DELETE,
-    FLATTEN,
-    GET_MESSAGE_COUNT,
-    LOGIN_RESPONSE,
-    MARK_AS_READ,
-    PASSWORD,
-    PROVISION,
-    SAVE,
-    SEND,
-    TWO_ATTEMPTS_POLICY,
-    ApiCall,
-    catch_error,
-    open_suite,
-)
+from .scripted_suite import ALICE, PASSWORD, TWO_ATTEMPTS_POLICY, catch_error, expect_error, open_suite
 from .virtual_time import LoopClock, yield_until
 
-COUNT = responses.respond({"success": True, "count": 7})
 LIMITED = responses.respond(b"", 429)
 UNAVAILABLE = responses.respond(b"", 503)
 
@@ -102,8 +86,7 @@ async def test_call_is_tried_as_often_as_the_policy_says(
 ) -> None:
     server.default_responder = responses.reset
     async with open_suite(server, retry=policy) as suite:
-        error = await catch_error(GET_MESSAGE_COUNT.call(suite))
-    assert type(error) is ds.ConnectionLostError
+        error = await expect_error(ds.ConnectionLostError, api.GET_MESSAGE_COUNT(suite))
     assert error.attempts == len(server.requests) == attempts
 
 
@@ -127,7 +110,7 @@ async def test_wait_is_that_of_the_policy_or_of_the_service(
     server.enqueue(*script)
     clock = LoopClock()
     async with open_suite(server, clock=clock, retry=policy, timeout=90) as suite:
-        assert await GET_MESSAGE_COUNT.call(suite) == 7
+        assert await api.GET_MESSAGE_COUNT(suite) == 7
     assert len(clock.sleeps) == len(bounds)
     assert all(least <= wait <= most for wait, (least, most) in zip(clock.sleeps, bounds, strict=True))
 
@@ -136,28 +119,17 @@ async def test_wait_is_that_of_the_policy_or_of_the_service(
 async def test_wait_without_seconds_raises_with_failure_as_cause(server: ScriptedServer, gives: Any) -> None:
     server.default_responder = responses.reset
     async with open_suite(server, retry=ds.RetryPolicy(wait=lambda _: gives)) as suite:
-        error = await catch_error(GET_MESSAGE_COUNT.call(suite))
-    assert type(error) is ds.ConfigurationError
+        error = await expect_error(ds.ConfigurationError, api.GET_MESSAGE_COUNT(suite))
     assert "wait must return seconds: a number, 0 or more" in str(error)
     assert isinstance(error.__cause__, ds.ConnectionLostError)
 
 
-@pytest.mark.parametrize("ask", [SEND, FLATTEN, PROVISION], ids=str)
-async def test_rejected_operation_with_effects_is_tried_again(server: ScriptedServer, ask: ApiCall) -> None:
-    if ask is PROVISION:
-        server.enqueue(responses.respond(LOGIN_RESPONSE))
-    server.enqueue(LIMITED, responses.respond(b"", 503, Retry_After="1"), responses.respond(ask.success_body))
-    async with open_suite(server, retry=ds.RetryPolicy(attempts=3, wait=wait_fixed(1))) as suite:
-        await ask.call(suite)
-
-
-@pytest.mark.parametrize("ask", [GET_MESSAGE_COUNT, SEND], ids=str)
-async def test_wait_that_does_not_fit_the_deadline_raises_immediately(server: ScriptedServer, ask: ApiCall) -> None:
+@pytest.mark.parametrize("ask", [api.GET_MESSAGE_COUNT, api.SEND], ids=str)
+async def test_wait_that_does_not_fit_the_deadline_raises_immediately(server: ScriptedServer, ask: api.ApiCall) -> None:
     server.enqueue(responses.respond(b"", 429, Retry_After="60"))
     clock = LoopClock()
     async with open_suite(server, clock=clock, timeout=30) as suite:
-        error = await catch_error(ask.call(suite))
-    assert type(error) is ds.RateLimitedError
+        error = await expect_error(ds.RateLimitedError, ask(suite))
     assert (error.retry_after, error.attempts, error.elapsed) == (60, 1, 0)
     assert "the call was not retried, because the wait of 60 s is longer than the time left. Call again" in str(error)
     assert clock.sleeps == []
@@ -186,8 +158,7 @@ async def test_wait_that_does_not_fit_the_deadline_is_rounded_up_and_added_to_ot
         mentions_wait=True,
         await_result=forbid,
     )
-    with pytest.raises(ds.RateLimitedError):
-        await retrying(raise_error)
+    await expect_error(ds.RateLimitedError, retrying(raise_error))
     assert error.advice == (
         "ask the provider. The call was not retried, because the wait of 1 s is longer than the time left. "
         "Call again after this wait, or with a longer timeout"
@@ -200,7 +171,7 @@ async def test_no_retries_still_renews_the_token(server: ScriptedServer) -> None
     async def ask() -> str:
         return next(tokens)
 
-    server.enqueue(responses.respond(b"", 401), responses.respond({"identifier": "doc"}))
+    server.enqueue(responses.respond(b"", 401))
     async with open_suite(server, token=ask, retry=ds.RetryPolicy.none()) as suite:
         await suite.signing.get_doc_info("doc")
     assert [request.headers["authorization"] for request in server.requests] == ["Bearer old", "Bearer new"]
@@ -222,8 +193,7 @@ async def test_not_found_after_lost_delete_means_deleted(server: ScriptedServer,
 async def test_not_found_at_first_delete_is_raised(server: ScriptedServer, first: Responder) -> None:
     server.enqueue(first, GONE[1])
     async with open_suite(server) as suite:
-        error = await catch_error(DELETE.call(suite))
-    assert type(error) is ds.NotFoundError
+        await expect_error(ds.NotFoundError, api.DELETE(suite))
 
 
 EXISTS = responses.respond({"success": False, "code": 3, "message": "exists"})
@@ -268,36 +238,32 @@ async def test_rejected_repeat_is_an_error_unless_proof_shows_that_it_happened(
 
 @pytest.mark.parametrize("change", [_create, _move], ids=["create", "move"])
 async def test_first_rejection_is_believed_without_looking(
-    server: ScriptedServer, change: Callable[[ds.DirectSuite], Awaitable[None]]
+    server: ScriptedServer, suite: ds.DirectSuite, change: Callable[[ds.DirectSuite], Awaitable[None]]
 ) -> None:
     server.enqueue(EXISTS)
-    async with open_suite(server) as suite:
-        await catch_error(change(suite))
+    await catch_error(change(suite))
     assert len(server.requests) == 1
 
 
-async def test_proof_that_cannot_be_had_leaves_the_rejection(server: ScriptedServer) -> None:
+async def test_proof_that_cannot_be_had_leaves_the_rejection(server: ScriptedServer, suite: ds.DirectSuite) -> None:
     server.enqueue(responses.reset, EXISTS)
     server.default_responder = responses.reset
-    async with open_suite(server) as suite:
-        error = await catch_error(_create(suite))
-    assert isinstance(error, ds.ServiceError)
+    error = await expect_error(ds.ServiceError, _create(suite))
     assert (error.operation, error.attempts) == ("CreateFolder", 2)
 
 
-async def test_verification_ends_with_the_deadline(server: ScriptedServer) -> None:
+async def test_verification_ends_with_the_deadline(server: ScriptedServer, suite: ds.DirectSuite) -> None:
     server.enqueue(responses.reset, EXISTS)
     server.default_responder = responses.never_respond
-    async with open_suite(server) as suite:
-        error = await catch_error(suite.mailbox(ALICE, PASSWORD).create_folder("INBOX.New", timeout=10))
+    error = await catch_error(suite.mailbox(ALICE, PASSWORD).create_folder("INBOX.New", timeout=10))
     assert error.operation == "CreateFolder"
     assert error.elapsed == pytest.approx(10)
 
 
 async def test_repeat_of_an_operation_without_harm_is_the_same_request(server: ScriptedServer) -> None:
-    server.enqueue(responses.reset, responses.respond({"identifier": "doc"}))
+    server.enqueue(responses.reset)
     async with open_suite(server) as suite:
-        await SAVE.call(suite)
+        await api.SAVE(suite)
     first, second = server.requests
     assert (first.method, first.target, first.body) == (second.method, second.target, second.body)
     assert first.headers == second.headers
@@ -306,28 +272,20 @@ async def test_repeat_of_an_operation_without_harm_is_the_same_request(server: S
 @pytest.mark.parametrize(
     ("ask", "refusal", "told"),
     [
-        (MARK_AS_READ, responses.respond(b"", 403), ds.PermissionDeniedError),
-        (MARK_AS_READ, responses.respond({"success": False, "code": 1}), ds.AuthenticationError),
-        (DELETE, responses.respond(b"", 401), ds.AuthenticationError),
-        (DELETE, responses.respond(b"", 429), ds.RateLimitedError),
+        (api.MARK_AS_READ, responses.respond(b"", 403), ds.PermissionDeniedError),
+        (api.MARK_AS_READ, responses.respond({"success": False, "code": 1}), ds.AuthenticationError),
+        (api.DELETE, responses.respond(b"", 401), ds.AuthenticationError),
+        (api.DELETE, responses.respond(b"", 429), ds.RateLimitedError),
+        (api.GET_MESSAGE_COUNT, responses.respond(b"", 403), ds.PermissionDeniedError),
     ],
 )
-async def test_rejection_of_the_repeat_leaves_the_outcome_unknown(
-    server: ScriptedServer, ask: ApiCall, refusal: Responder, told: type[ds.DirectSuiteError]
+async def test_rejection_of_the_repeat_leaves_the_outcome_of_a_change_unknown(
+    server: ScriptedServer, suite: ds.DirectSuite, ask: api.ApiCall, refusal: Responder, told: type[ds.DirectSuiteError]
 ) -> None:
     server.enqueue(responses.reset)
     server.default_responder = refusal
-    async with open_suite(server) as suite:
-        error = await catch_error(ask.call(suite))
-    assert type(error) is told
-    assert error.outcome is ds.Outcome.UNKNOWN
-
-
-async def test_rejection_of_a_repeated_reading_is_what_it_says(server: ScriptedServer) -> None:
-    server.enqueue(responses.reset, responses.respond(b"", 403))
-    async with open_suite(server) as suite:
-        error = await catch_error(GET_MESSAGE_COUNT.call(suite))
-    assert error.outcome is ds.Outcome.FAILED
+    error = await expect_error(told, ask(suite))
+    assert error.outcome is (ds.Outcome.FAILED if ask is api.GET_MESSAGE_COUNT else ds.Outcome.UNKNOWN)
 
 
 async def test_deadline_of_a_repeat_does_not_say_that_nothing_was_sent(server: ScriptedServer) -> None:
@@ -352,8 +310,7 @@ async def test_refused_repeat_has_the_reason_and_advice_of_the_refusal(server: S
 
     server.enqueue(stop_and_reset)
     async with open_suite(server) as suite:
-        error = await catch_error(GET_MESSAGE_COUNT.call(suite))
-    assert type(error) is ds.ConnectionLostError
+        error = await expect_error(ds.ConnectionLostError, api.GET_MESSAGE_COUNT(suite))
     assert isinstance(error.__cause__, ds.ConnectFailedError)
     assert (error.reason, error.advice) == ("connection refused", error.__cause__.advice)
 
@@ -362,8 +319,7 @@ async def test_refused_repeat_has_the_reason_and_advice_of_the_refusal(server: S
 async def test_unresolvable_host_is_connect_failed_error(host: str) -> None:
     url = f"https://{host}/message"
     async with ds.DirectSuite(ds.Settings(message_url=url, retry=ds.RetryPolicy.none())) as suite:
-        error = await catch_error(suite.mailbox(ALICE, PASSWORD).get_message_count())
-    assert type(error) is ds.ConnectFailedError
+        error = await expect_error(ds.ConnectFailedError, suite.mailbox(ALICE, PASSWORD).get_message_count())
     assert error.outcome is ds.Outcome.NOT_SENT
 
 
@@ -431,7 +387,7 @@ def test_strategy_is_one_of_tenacity_s_or_a_function_of_the_state(wait: Any, sto
 async def test_503_is_tried_again_soon_if_less_than_half_a_minute_is_left(
     server: ScriptedServer, wait: ds.DefaultWait
 ) -> None:
-    server.enqueue(UNAVAILABLE, UNAVAILABLE, COUNT)
+    server.enqueue(UNAVAILABLE, UNAVAILABLE)
     clock = LoopClock()
     async with open_suite(server, clock=clock, retry=ds.RetryPolicy(wait=wait), timeout=29) as suite:
         assert await suite.mailbox(ALICE, PASSWORD).get_message_count() == 7
@@ -445,5 +401,5 @@ async def test_error_of_a_503_says_when_to_try_again(
 ) -> None:
     server.default_responder = UNAVAILABLE
     async with open_suite(server, clock=LoopClock(), retry=ds.RetryPolicy(attempts=attempts), timeout=20) as suite:
-        error = await catch_error(GET_MESSAGE_COUNT.call(suite))
+        error = await catch_error(api.GET_MESSAGE_COUNT(suite))
     assert (type(error), error.attempts, error.retry_after) == (ds.ServerError, attempts, retry_after)

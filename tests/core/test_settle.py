@@ -10,7 +10,7 @@ import directsuite as ds
 
 from . import responses
 from .scripted_server import Exchange, ScriptedServer
-from .scripted_suite import ALICE, INDIVIDUAL, MESSAGE, PASSWORD, catch_error, open_suite
+from .scripted_suite import ALICE, INDIVIDUAL, MESSAGE, PASSWORD, catch_error, expect_error, open_suite
 from .virtual_time import measure_elapsed
 
 STORED = ds.StoredDocument(identifier="doc", document_digest="old")
@@ -86,10 +86,8 @@ async def test_change_is_verified_for_the_settle_time(
 @pytest.mark.parametrize("settle", [-1, float("nan"), "30", True])
 @pytest.mark.parametrize("change", CHANGES)
 async def test_invalid_settle_time_is_rejected_before_anything_is_sent(
-    server: ScriptedServer, change: str, settle: Any
+    server: ScriptedServer, suite: ds.DirectSuite, change: str, settle: Any
 ) -> None:
-    async with open_suite(server) as suite:
-        error = await catch_error(call(suite, change, settle=settle))
-    assert isinstance(error, ds.InvalidArgumentError)
+    error = await expect_error(ds.InvalidArgumentError, call(suite, change, settle=settle))
     assert error.parameter == "settle"
     assert server.requests == []

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import ssl
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,50 +14,22 @@ import pytest
 import directsuite as ds
 from directsuite.core.session import FreshConnector
 
-from . import responses
-from .certificates import make_certificate, make_server_context
+from . import api, responses
+from .failing_networks import tls_server
 from .scripted_server import ScriptedServer
-from .scripted_suite import GET_MESSAGE_COUNT, catch_error, open_suite
+from .scripted_suite import catch_error, expect_error, make_session, open_suite
 
 
-def fresh() -> aiohttp.ClientSession:
-    return aiohttp.ClientSession(connector=FreshConnector())
-
-
-@pytest.fixture
-def authority(tmp_path: Path) -> tuple[Path, Path]:
-    return make_certificate(tmp_path)
-
-
-@pytest.fixture
-def trusting(authority: tuple[Path, Path]) -> ssl.SSLContext:
-    return ssl.create_default_context(cafile=authority[0])
-
-
-@pytest.fixture
-async def secure_server(authority: tuple[Path, Path]) -> AsyncIterator[ScriptedServer]:
-    good = responses.respond({"success": True, "count": 7})
-    async with ScriptedServer(good, tls=make_server_context(authority)) as running:
-        yield running
-
-
-async def test_context_of_the_session_s_connector_is_kept(
-    secure_server: ScriptedServer, trusting: ssl.SSLContext
+@pytest.mark.parametrize("is_set", [False, True])
+async def test_context_of_the_session_s_connector_is_kept_unless_the_settings_have_one(
+    server: ScriptedServer, tmp_path: Path, is_set: bool
 ) -> None:
-    def factory() -> aiohttp.ClientSession:
-        return aiohttp.ClientSession(connector=FreshConnector(ssl=trusting))
-
-    async with open_suite(secure_server, session_factory=factory) as suite:
-        await GET_MESSAGE_COUNT.call(suite)
-        assert suite._session.request_options == {}
-
-
-async def test_context_of_the_settings_goes_before_the_session_s(
-    secure_server: ScriptedServer, trusting: ssl.SSLContext
-) -> None:
-    async with open_suite(secure_server, session_factory=fresh, tls=trusting) as suite:
-        await GET_MESSAGE_COUNT.call(suite)
-        assert suite._session.request_options == {"ssl": trusting}
+    async with tls_server()(server, tmp_path) as settings:
+        trusting = settings["tls"] if is_set else settings.pop("tls")
+        connector = {} if is_set else {"ssl": trusting}
+        async with open_suite(server, session_factory=lambda: make_session(**connector), **settings) as suite:
+            await api.GET_MESSAGE_COUNT(suite)
+            assert suite._session.request_options == ({"ssl": trusting} if is_set else {})
 
 
 @pytest.mark.parametrize(
@@ -69,7 +40,7 @@ async def test_session_of_the_user_s_keeps_its_connections_where_that_is_safe(
 ) -> None:
     async with open_suite(server, session_factory=lambda: aiohttp.ClientSession(connector=connector())) as suite:
         for _ in range(3):
-            await GET_MESSAGE_COUNT.call(suite)
+            await api.GET_MESSAGE_COUNT(suite)
     assert server.connections == connections
 
 
@@ -79,7 +50,7 @@ async def test_session_that_raises_for_status_changes_nothing(server: ScriptedSe
 
     server.default_responder = responses.respond(b"", 404)
     async with open_suite(server, session_factory=factory) as suite:
-        assert isinstance(await catch_error(GET_MESSAGE_COUNT.call(suite)), ds.NotFoundError)
+        assert isinstance(await catch_error(api.GET_MESSAGE_COUNT(suite)), ds.NotFoundError)
     assert len(server.requests) == 1
 
 
@@ -98,16 +69,15 @@ async def test_factory_that_gives_no_session_is_rejected(server: ScriptedServer,
     await asyncio.sleep(0)
 
 
-def with_a_password() -> aiohttp.ClientSession:
-    return aiohttp.ClientSession(connector=FreshConnector(), auth=aiohttp.BasicAuth("a", "b"))
-
-
-def with_netrc() -> aiohttp.ClientSession:
-    return aiohttp.ClientSession(connector=FreshConnector(), trust_env=True)
+UNSAFE = [
+    lambda: aiohttp.ClientSession(connector=FreshConnector(), auth=aiohttp.BasicAuth("a", "b")),
+    lambda: aiohttp.ClientSession(connector=FreshConnector(), trust_env=True),
+    aiohttp.ClientSession,
+]
 
 
 @pytest.mark.filterwarnings("ignore:.*deprecated and will be removed:DeprecationWarning")
-@pytest.mark.parametrize("factory", [with_a_password, with_netrc, aiohttp.ClientSession])
+@pytest.mark.parametrize("factory", UNSAFE, ids=["password", "netrc", "other connector"])
 async def test_session_that_would_be_unsafe_is_rejected_and_closed(
     server: ScriptedServer, factory: Callable[[], aiohttp.ClientSession]
 ) -> None:
@@ -123,30 +93,31 @@ async def test_session_that_would_be_unsafe_is_rejected_and_closed(
     assert made[0].closed
 
 
-async def test_session_that_nobody_taught_to_trust_rejects(secure_server: ScriptedServer) -> None:
-    async with open_suite(secure_server, session_factory=fresh) as suite:
-        error = await catch_error(GET_MESSAGE_COUNT.call(suite))
-    assert type(error) is ds.ConnectFailedError
+async def test_session_that_nobody_taught_to_trust_rejects(server: ScriptedServer, tmp_path: Path) -> None:
+    async with (
+        tls_server(trusted=False)(server, tmp_path) as settings,
+        open_suite(server, session_factory=make_session, **settings) as suite,
+    ):
+        await expect_error(ds.ConnectFailedError, api.GET_MESSAGE_COUNT(suite))
 
 
 async def test_shared_session_outlives_the_suite_that_closes_first(server: ScriptedServer) -> None:
-    async with fresh() as shared:
+    async with make_session() as shared:
         others: dict[str, Any] = {"session_factory": lambda: shared, "close_session": False}
         async with open_suite(server, **others) as second:
             async with open_suite(server, **others) as first:
-                await GET_MESSAGE_COUNT.call(first)
-            assert type(await catch_error(GET_MESSAGE_COUNT.call(first))) is ds.ClosedError
-            await GET_MESSAGE_COUNT.call(second)
+                await api.GET_MESSAGE_COUNT(first)
+            assert type(await catch_error(api.GET_MESSAGE_COUNT(first))) is ds.ClosedError
+            await api.GET_MESSAGE_COUNT(second)
         assert not shared.closed
 
 
 async def test_shared_session_that_another_closed_says_what_to_set(server: ScriptedServer) -> None:
-    shared = fresh()
+    shared = make_session()
     async with open_suite(server, session_factory=lambda: shared, leaky=True) as second:
         async with open_suite(server, session_factory=lambda: shared):
             pass
-        error = await catch_error(GET_MESSAGE_COUNT.call(second))
-    assert type(error) is ds.ClosedError
+        error = await expect_error(ds.ClosedError, api.GET_MESSAGE_COUNT(second))
     assert "close_session=False" in str(error)
 
 

@@ -11,7 +11,7 @@ import directsuite as ds
 
 from . import responses
 from .scripted_server import Exchange, Responder, ScriptedServer
-from .scripted_suite import ALICE, PASSWORD, assert_no_leaks, catch_error, open_suite
+from .scripted_suite import ALICE, PASSWORD, assert_no_leaks, expect_error, open_suite
 from .virtual_time import yield_to_loop, yield_until
 
 MESSAGES = [{"uid": number, "subject": f"message {number}"} for number in range(1, 6)]
@@ -70,9 +70,8 @@ async def test_response_that_breaks_raises_after_the_messages_before(server: Scr
     server.enqueue(play)
     seen: list[int | None] = []
     async with open_suite(server) as suite:
-        error = await catch_error(read(suite, seen))
+        error = await expect_error(kind, read(suite, seen))
         assert_no_leaks(suite)
-    assert type(error) is kind
     assert error.operation == "GetMessages"
     assert seen[:2] == [1, 2]
     assert len(server.requests) == 1
@@ -88,15 +87,13 @@ async def test_failure_before_the_first_byte_is_tried_again(server: ScriptedServ
     assert len(server.requests) == 2
 
 
-async def test_rejection_in_place_of_the_stream_is_typed(server: ScriptedServer) -> None:
+async def test_rejection_in_place_of_the_stream_is_typed(server: ScriptedServer, suite: ds.DirectSuite) -> None:
     server.enqueue(
         responses.respond({"success": False, "code": 1}, 401), responses.respond({"success": False, "code": 1})
     )
-    async with open_suite(server) as suite:
-        for _ in range(2):
-            error = await catch_error(read(suite, []))
-            assert type(error) is ds.AuthenticationError
-            assert error.code == 1
+    for _ in range(2):
+        error = await expect_error(ds.AuthenticationError, read(suite, []))
+        assert error.code == 1
 
 
 @pytest.mark.parametrize("ending", ["context manager", "aclose", "cancellation"])
@@ -135,17 +132,14 @@ async def test_batch_that_trickles_in_ends_with_the_timeout(server: ScriptedServ
     server.default_responder = responses.respond_in_chunks(b'{"success": true, "messages": [', *trickle, b"]}")
     async with open_suite(server, timeout=6 if timeout is None else 60) as suite:
         messages = suite.mailbox(ALICE, PASSWORD).iter_messages(timeout=timeout)
-        error = await catch_error(anext(messages))
+        error = await expect_error(ds.DeadlineExceededError, anext(messages))
         await messages.aclose()
-    assert type(error) is ds.DeadlineExceededError
     assert error.elapsed == pytest.approx(6)
 
 
-async def test_time_out_of_its_own_bounds_a_stream(server: ScriptedServer) -> None:
+async def test_time_out_of_its_own_bounds_a_stream(server: ScriptedServer, suite: ds.DirectSuite) -> None:
     server.enqueue(
         responses.respond_in_chunks(*(part for byte in WHOLE[:60] for part in (bytes([byte]), responses.Pause(1))))
     )
-    async with open_suite(server) as suite:
-        error = await catch_error(read(suite, [], timeout=10))
-    assert type(error) is ds.DeadlineExceededError
+    error = await expect_error(ds.DeadlineExceededError, read(suite, [], timeout=10))
     assert error.elapsed == pytest.approx(10)

@@ -13,7 +13,7 @@ import directsuite as ds
 from directsuite.core.credentials import AccessToken, TokenCache, make_token_source
 from directsuite.secret import Secret
 
-from .scripted_suite import catch_error
+from .scripted_suite import catch_error, expect_error
 from .token_fetches import NumberedTokens, TokenEvents, get_token_text
 from .virtual_time import LoopClock, ManualClock, yield_to_loop, yield_until
 
@@ -203,8 +203,7 @@ async def test_source_that_is_not_async_fails_like_others(time: ManualClock) -> 
             raise ds.ConfigurationError("its text may hold a token")
 
     told = TokenEvents()
-    error = await catch_error(TokenCache(Odd(), time, emit=told).get_current())
-    assert type(error) is ds.ConfigurationError
+    await expect_error(ds.ConfigurationError, TokenCache(Odd(), time, emit=told).get_current())
     assert [event.reason for event in told.failed] == [None]
 
 

@@ -12,24 +12,21 @@ import directsuite as ds
 from directsuite.core.call import Call
 from directsuite.core.credentials import AccessToken
 
-from . import responses
+from . import api, responses
 from .scripted_server import Exchange, Responder, ScriptedServer
 from .scripted_suite import (
-    GET_DOC_INFO,
-    GET_PATIENT_ADDRESS,
     INDIVIDUAL,
     LOGIN_RESPONSE,
     PASSWORD,
-    PROVISION,
-    SAVE_STREAM,
     SESSION,
+    SUCCESS_BODY,
     catch_error,
+    expect_error,
     open_suite,
+    respond_after_login,
 )
 from .token_fetches import NumberedTokens
-from .virtual_time import LoopClock, measure_elapsed, yield_to_loop, yield_until
-
-OK: dict[str, object] = {"success": True, "code": "000", "patient": []}
+from .virtual_time import measure_elapsed, yield_to_loop, yield_until
 
 
 class Sessions:
@@ -37,7 +34,7 @@ class Sessions:
 
     def __init__(self) -> None:
         self.logins = 0
-        self.result: dict[str, object] = OK
+        self.result: dict[str, object] = SUCCESS_BODY
         self.valid: set[str] = set()
 
     async def __call__(self, exchange: Exchange) -> None:
@@ -61,17 +58,12 @@ async def look(suite: ds.DirectSuite) -> None:
     await suite.registration.get_patient_address_by_username("direct.example.test", "ada")
 
 
-async def test_hundred_callers_without_a_session_cause_one_login(server: ScriptedServer, sessions: Sessions) -> None:
-    async with open_suite(server) as suite:
-        await asyncio.gather(*(look(suite) for _ in range(100)))
-    assert sessions.logins == 1
-
-
-async def test_hundred_callers_on_a_rejected_session_cause_one_login(
+async def test_hundred_callers_without_a_session_or_on_a_rejected_one_cause_one_login(
     server: ScriptedServer, sessions: Sessions
 ) -> None:
     async with open_suite(server, requests_per_second=10_000, burst=1000) as suite:
-        await look(suite)
+        await asyncio.gather(*(look(suite) for _ in range(100)))
+        assert sessions.logins == 1
         sessions.valid.clear()
         await asyncio.gather(*(look(suite) for _ in range(100)))
     assert sessions.logins == 2
@@ -79,26 +71,14 @@ async def test_hundred_callers_on_a_rejected_session_cause_one_login(
 
 @pytest.mark.parametrize(("age", "logins"), [(539, 1), (541, 2), (3600, 2)])
 async def test_session_is_renewed_a_minute_before_its_ten_are_over(
-    server: ScriptedServer, sessions: Sessions, age: float, logins: int
+    server: ScriptedServer, suite: ds.DirectSuite, sessions: Sessions, age: float, logins: int
 ) -> None:
-    async with open_suite(server) as suite:
-        await look(suite)
-        await asyncio.sleep(age)
-        await look(suite)
-        await yield_until(lambda: sessions.logins == logins and not suite._session.calls)
+    await look(suite)
+    await asyncio.sleep(age)
+    await look(suite)
+    await yield_until(lambda: sessions.logins == logins and not suite._session.calls)
     assert sessions.logins == logins
     assert len(server.requests) == 2 + logins
-
-
-async def test_rejected_session_is_replayed_once_outside_the_retry_budget(
-    server: ScriptedServer, sessions: Sessions
-) -> None:
-    async with open_suite(server, retry=ds.RetryPolicy.none()) as suite:
-        await look(suite)
-        sessions.valid.clear()
-        raw = await suite.registration.with_raw_response.get_patient_address_by_username("direct.example.test", "ada")
-    assert raw.attempts == 2
-    assert sessions.logins == 2
 
 
 async def test_login_forces_a_new_session_that_later_calls_use(server: ScriptedServer, sessions: Sessions) -> None:
@@ -111,22 +91,8 @@ async def test_login_forces_a_new_session_that_later_calls_use(server: ScriptedS
     assert "/session-2/" in server.requests[-1].target
 
 
-async def test_cancelled_caller_leaves_the_login_to_the_others(server: ScriptedServer, sessions: Sessions) -> None:
-    gate = asyncio.Event()
-    server.enqueue(responses.respond_after(gate, sessions))
-    async with open_suite(server) as suite:
-        first, second = (asyncio.create_task(look(suite)) for _ in range(2))
-        await yield_until(lambda: len(server.requests) == 1)
-        first.cancel()
-        await yield_to_loop()
-        gate.set()
-        await second
-    assert first.cancelled()
-    assert sessions.logins == 1
-
-
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("ask", [GET_PATIENT_ADDRESS, PROVISION], ids=str)
+@pytest.mark.parametrize("ask", [api.GET_PATIENT_ADDRESS, api.PROVISION], ids=str)
 @pytest.mark.parametrize(
     ("play", "error"),
     [
@@ -139,14 +105,12 @@ async def test_cancelled_caller_leaves_the_login_to_the_others(server: ScriptedS
     ids=["reset", "silence", "500", "malformed", "no session id"],
 )
 async def test_lost_login_leaves_the_call_unsent(
-    server: ScriptedServer, ask: object, play: Responder, error: type[ds.DirectSuiteError]
+    server: ScriptedServer, ask: api.ApiCall, play: Responder, error: type[ds.DirectSuiteError]
 ) -> None:
     server.default_responder = play
     async with open_suite(server, leaky=True) as suite:  # the login continues after the call's deadline
-        call = PROVISION if ask is PROVISION else GET_PATIENT_ADDRESS
-        failure = await catch_error(call.call(suite))
+        failure = await catch_error(ask(suite))
     assert isinstance(failure, error)
-    assert not isinstance(failure, ds.OutcomeUnknownError)
     assert failure.outcome is ds.Outcome.NOT_SENT
     assert all(path == "login" for path in server.paths)
 
@@ -159,30 +123,18 @@ async def test_login_that_was_lost_and_then_refused_is_not_retried_by_the_call(s
     events: list[ds.Event] = []
     server.default_responder = reset_and_stop
     async with open_suite(server, listeners=[events.append]) as suite:
-        failure = await catch_error(GET_PATIENT_ADDRESS.call(suite))
+        failure = await catch_error(api.GET_PATIENT_ADDRESS(suite))
     assert (failure.operation, failure.attempts) == ("login", 2)
     assert isinstance(failure.__cause__, ds.ConnectFailedError)
     assert [each.operation for each in events if isinstance(each, ds.RetryScheduled)] == ["login"]
 
 
-async def test_rejected_login_is_reported_once_and_backs_off(server: ScriptedServer) -> None:
+async def test_rejected_login_is_reported_once_and_backs_off(server: ScriptedServer, suite: ds.DirectSuite) -> None:
     server.default_responder = responses.respond({"success": False, "code": "011"})
-    async with open_suite(server) as suite:
-        errors = [await catch_error(GET_PATIENT_ADDRESS.call(suite)) for _ in range(3)]
+    errors = [await catch_error(api.GET_PATIENT_ADDRESS(suite)) for _ in range(3)]
     assert {type(error) for error in errors} == {ds.AuthenticationError}
     assert {error.operation for error in errors} == {"login"}
     assert len(server.requests) == 1
-
-
-async def test_failed_login_recovers(server: ScriptedServer, sessions: Sessions) -> None:
-    server.enqueue(responses.reset, responses.reset)
-    async with open_suite(server, retry=ds.RetryPolicy(attempts=2)) as suite:
-        try:
-            await look(suite)
-        except ds.TransportError:
-            await asyncio.sleep(2)
-            await look(suite)
-    assert sessions.logins == 1
 
 
 async def test_login_goes_through_while_all_connections_are_held(server: ScriptedServer, sessions: Sessions) -> None:
@@ -236,7 +188,7 @@ async def test_rejected_constant_token_is_named_with_its_origin(
     given = ds.Secret("of the program") if origin.startswith("token=") else None
     server.default_responder = responses.respond(b"", 401)
     async with ds.DirectSuite.from_env(environ, token=given) as suite:
-        error = await catch_error(GET_DOC_INFO.call(suite))
+        error = await catch_error(api.GET_DOC_INFO(suite))
     assert error.explanation == "the service rejected the access token (HTTP 401)"
     assert error.advice.startswith("it is invalid or has expired, and a constant token (here ")
     assert f"{origin.format(tmp_path)}) cannot be renewed. Replace it, or pass an async function" in error.advice
@@ -256,46 +208,26 @@ async def test_late_401_about_an_old_token_keeps_the_new_one(server: ScriptedSer
     assert tokens.asked == 2
 
 
-async def test_token_source_that_raises_is_the_cause_and_nothing_is_sent(server: ScriptedServer) -> None:
-    broken = ValueError("of the user's")
-
-    async def token() -> str:
-        raise broken
-
-    clock = LoopClock()
-    async with open_suite(server, token=token, clock=clock) as suite:
-        error = await catch_error(GET_DOC_INFO.call(suite))
-    assert isinstance(error, ds.TransportError)
-    assert error.outcome is ds.Outcome.NOT_SENT
-    assert error.__cause__ is broken
-    assert error.attempts == 0
-    assert server.requests == []
-
-
 async def test_retry_waits_until_the_token_may_be_fetched_again(server: ScriptedServer) -> None:
     source = NumberedTokens()
     source.failures = [ConnectionError("vault") for _ in range(3)]
-    server.default_responder = responses.respond({"identifier": "doc"})
-    began = asyncio.get_running_loop().time()
     async with open_suite(server, token=source, retry=ds.RetryPolicy()) as suite:
-        await asyncio.gather(*(GET_DOC_INFO.call(suite) for _ in range(20)))
+        calls = asyncio.gather(*(api.GET_DOC_INFO(suite) for _ in range(20)))
+        assert await measure_elapsed(calls) == pytest.approx(1 + 2 + 4, abs=0.1)
     assert source.asked == 4
-    assert asyncio.get_running_loop().time() - began == pytest.approx(1 + 2 + 4, abs=0.1)
 
 
 async def test_call_waits_for_the_end_of_the_back_off_after_a_failed_login(
-    server: ScriptedServer, sessions: Sessions
+    server: ScriptedServer, suite: ds.DirectSuite, sessions: Sessions
 ) -> None:
     server.enqueue(responses.respond(b"", 500), responses.respond(b"", 500))
-    async with open_suite(server) as suite:
-        await catch_error(look(suite))
-        for impatient in (suite.with_options(timeout=0.5), suite.with_options(retry=ds.RetryPolicy.none())):
-            began = asyncio.get_running_loop().time()
-            error = await catch_error(look(impatient))
-            assert asyncio.get_running_loop().time() == began
-            assert isinstance(error, ds.ServerError)
-            assert error.retry_after == pytest.approx(1, abs=0.1)
-        assert await measure_elapsed(look(suite)) == pytest.approx(1, abs=0.1)
+    await catch_error(look(suite))
+    for impatient in (suite.with_options(timeout=0.5), suite.with_options(retry=ds.RetryPolicy.none())):
+        began = asyncio.get_running_loop().time()
+        error = await expect_error(ds.ServerError, look(impatient))
+        assert asyncio.get_running_loop().time() == began
+        assert error.retry_after == pytest.approx(1, abs=0.1)
+    assert await measure_elapsed(look(suite)) == pytest.approx(1, abs=0.1)
     assert sessions.logins == 1
 
 
@@ -307,9 +239,7 @@ async def test_error_of_the_token_function_is_raised_immediately_even_if_it_name
     source.failures = [busy]
     async with open_suite(server, token=source, retry=ds.RetryPolicy()) as suite:
         for _ in range(2):
-            began = asyncio.get_running_loop().time()
-            assert type(await catch_error(GET_DOC_INFO.call(suite))) is ds.ServerError
-            assert asyncio.get_running_loop().time() == began
+            assert await measure_elapsed(expect_error(ds.ServerError, api.GET_DOC_INFO(suite))) == 0
     assert source.asked == 1
 
 
@@ -317,14 +247,14 @@ async def test_failed_token_is_tried_as_often_as_the_policy_says(server: Scripte
     source = NumberedTokens()
     source.failures = [ConnectionError("vault") for _ in range(9)]
     async with open_suite(server, token=source, retry=ds.RetryPolicy()) as suite:
-        error = await catch_error(GET_DOC_INFO.call(suite))
+        error = await catch_error(api.GET_DOC_INFO(suite))
         assert source.asked == 4
         assert error.retry_after == pytest.approx(8, abs=0.1)
         assert str(error).endswith(
             f"raised ConnectionError, failure 4 in a row (call {error.call}, no request was sent, 7.0 s)"
         )
         # The next call waits for the end of the back-off, and then calls the source.
-        await catch_error(GET_DOC_INFO.call(suite.with_options(timeout=10)))
+        await catch_error(api.GET_DOC_INFO(suite.with_options(timeout=10)))
     assert source.asked == 5
 
 
@@ -345,7 +275,7 @@ async def test_failure_of_the_token_function_says_whether_a_later_call_may_help(
     retry = ds.RetryPolicy(attempts=1)
     async with open_suite(server, token=source, retry=retry, listeners=[events.append]) as suite:
         for _ in range(2):  # the second call gets the same error, during the back-off
-            error = await catch_error(GET_DOC_INFO.call(suite))
+            error = await catch_error(api.GET_DOC_INFO(suite))
             assert (error.retry_after is not None) is is_temporary
             assert advice in error.advice
             assert bool(advice) is bool(error.advice)
@@ -356,12 +286,9 @@ async def test_failure_of_the_token_function_says_whether_a_later_call_may_help(
 
 
 async def test_password_goes_to_the_login_and_the_session_into_the_path_only(
-    server: ScriptedServer,
+    server: ScriptedServer, suite: ds.DirectSuite
 ) -> None:
-    server.enqueue(responses.respond(LOGIN_RESPONSE))
-    server.default_responder = responses.respond(OK)
-    async with open_suite(server) as suite:
-        await suite.registration.get_patient_address_by_meta("direct.example.test", INDIVIDUAL)
+    await suite.registration.get_patient_address_by_meta("direct.example.test", INDIVIDUAL)
     login, request = server.requests
     assert login.document["password"] == PASSWORD
     assert SESSION in request.target
@@ -371,30 +298,24 @@ async def test_password_goes_to_the_login_and_the_session_into_the_path_only(
 async def test_queued_calls_do_not_send_rejected_token(server: ScriptedServer) -> None:
     server.default_responder = tokens = Tokens()
     async with open_suite(server, token=tokens.token, max_connections=2) as suite:
-        await asyncio.gather(*(GET_DOC_INFO.call(suite) for _ in range(40)))
+        await asyncio.gather(*(api.GET_DOC_INFO(suite) for _ in range(40)))
     assert (tokens.asked, tokens.refused) == (2, 2)
 
 
 async def test_session_with_which_all_calls_failed_is_replaced_immediately(
-    server: ScriptedServer, sessions: Sessions
+    suite: ds.DirectSuite, sessions: Sessions
 ) -> None:
     sessions.result = {"success": False, "code": "210"}
-    async with open_suite(server) as suite:
-        for logins in range(1, 9):
-            assert type(await catch_error(look(suite))) is ds.NotFoundError
-            assert sessions.logins == logins
-            sessions.valid.clear()
+    for logins in range(1, 9):
+        assert type(await catch_error(look(suite))) is ds.NotFoundError
+        assert sessions.logins == logins
+        sessions.valid.clear()
 
 
-async def test_rejected_sessions_cause_few_logins(server: ScriptedServer) -> None:
-    async def respond(exchange: Exchange) -> None:
-        is_login = exchange.request.target.endswith("/login")
-        await responses.respond(LOGIN_RESPONSE if is_login else {"success": False, "code": "011"})(exchange)
-
-    server.default_responder = respond
-    async with open_suite(server) as suite:
-        for _ in range(10):
-            assert type(await catch_error(look(suite))) is ds.AuthenticationError
+async def test_rejected_sessions_cause_few_logins(server: ScriptedServer, suite: ds.DirectSuite) -> None:
+    server.default_responder = respond_after_login(responses.respond({"success": False, "code": "011"}))
+    for _ in range(10):
+        assert type(await catch_error(look(suite))) is ds.AuthenticationError
     assert len(server.find_requests("/login")) == 2
 
 
@@ -407,10 +328,9 @@ async def test_token_that_is_given_out_expired_is_fetched_once_a_call(server: Sc
         await asyncio.sleep(2)
         return AccessToken("token", 1)  # the lifetime counts from the request
 
-    server.default_responder = responses.respond({"identifier": "doc"})
     async with open_suite(server, token=token) as suite:
         for _ in range(3):
-            await GET_DOC_INFO.call(suite)
+            await api.GET_DOC_INFO(suite)
     assert fetches == 3
 
 
@@ -440,12 +360,11 @@ class HangingTokens:
 async def test_token_function_that_hangs_is_called_again_after_the_attempt_timeout(
     server: ScriptedServer, *, ignores_cancellation: bool
 ) -> None:
-    server.default_responder = responses.respond({"identifier": "doc"})
     source = HangingTokens(ignores_cancellation=ignores_cancellation)
     async with open_suite(server, token=source, attempt_timeout=10) as suite:
         impatient = suite.with_options(timeout=9)
-        assert type(await catch_error(GET_DOC_INFO.call(impatient))) is ds.DeadlineExceededError
-        await GET_DOC_INFO.call(impatient)  # repeated when the fetch ends after 10 seconds
+        assert type(await catch_error(api.GET_DOC_INFO(impatient))) is ds.DeadlineExceededError
+        await api.GET_DOC_INFO(impatient)  # repeated when the fetch ends after 10 seconds
         source.recovered.set()
     assert (source.calls, source.is_cancelled) == (2, True)
     assert server.requests[-1].headers["authorization"] == "Bearer token-2"
@@ -455,14 +374,12 @@ async def test_token_function_that_hangs_has_an_error_that_names_the_limit(serve
     async with open_suite(
         server, token=HangingTokens().fetch, attempt_timeout=10, retry=ds.RetryPolicy(attempts=1)
     ) as suite:
-        error = await catch_error(GET_DOC_INFO.call(suite))
-    assert type(error) is ds.TransportError
+        error = await expect_error(ds.TransportError, api.GET_DOC_INFO(suite))
     assert error.retry_after == pytest.approx(1, abs=0.1)
     assert "the token source took longer than 10 s: if it needs longer, increase attempt_timeout" in str(error)
 
 
 async def test_token_function_may_take_as_long_as_the_attempt_timeout(server: ScriptedServer) -> None:
-    server.default_responder = responses.respond({"identifier": "doc"})
     source = HangingTokens()
     async with open_suite(server, token=source.fetch, attempt_timeout=90, timeout=100) as suite:
         asyncio.get_running_loop().call_later(80, source.recovered.set)
@@ -478,9 +395,9 @@ async def test_deadline_during_a_fetch_names_the_failure_of_the_one_before(serve
         raise vault
 
     async with open_suite(server, token=token, retry=ds.RetryPolicy()) as suite:
-        error = await catch_error(GET_DOC_INFO.call(suite.with_options(timeout=8)))  # fetches at 0, 4 and 9 s
+        error = await catch_error(api.GET_DOC_INFO(suite.with_options(timeout=8)))  # fetches at 0, 4 and 9 s
         assert "the token source raised ConnectionError" in str(error)
-        error = await catch_error(GET_DOC_INFO.call(suite.with_options(timeout=3)))
+        error = await catch_error(api.GET_DOC_INFO(suite.with_options(timeout=3)))
     assert type(error) is ds.DeadlineExceededError
     assert error.explanation == (
         "the call's time is up: a fetch of a token is in progress. "
@@ -493,8 +410,7 @@ async def test_deadline_during_a_fetch_names_the_failure_of_the_one_before(serve
 async def test_deadline_during_the_back_off_of_a_login_says_when_the_next_is_due(server: ScriptedServer) -> None:
     server.default_responder = responses.respond(b"", 503, Retry_After="30")
     async with open_suite(server, retry=ds.RetryPolicy(), leaky=True) as suite:
-        error = await catch_error(GET_PATIENT_ADDRESS.call(suite.with_options(timeout=10)))
-    assert type(error) is ds.DeadlineExceededError
+        error = await expect_error(ds.DeadlineExceededError, api.GET_PATIENT_ADDRESS(suite.with_options(timeout=10)))
     assert error.explanation == (
         "the call's time is up: the next login is due in 20 s. The last one failed: the service failed (HTTP 503)"
     )
@@ -503,69 +419,53 @@ async def test_deadline_during_the_back_off_of_a_login_says_when_the_next_is_due
 
 
 async def test_single_use_token_source_is_not_cancelled_by_the_attempt_timeout(server: ScriptedServer) -> None:
-    server.default_responder = responses.respond({"identifier": "doc"})
     source = HangingTokens(single_use=True)
     async with open_suite(server, token=source, attempt_timeout=10) as suite:
         asyncio.get_running_loop().call_later(30, source.recovered.set)
-        await GET_DOC_INFO.call(suite)
+        await api.GET_DOC_INFO(suite)
     assert source.calls == 1
 
 
 async def test_upload_behind_a_rejected_call_takes_the_new_token(server: ScriptedServer) -> None:
     server.default_responder = tokens = Tokens()
     async with open_suite(server, token=tokens.token, max_connections=1) as suite:
-        await asyncio.gather(GET_DOC_INFO.call(suite), SAVE_STREAM.call(suite))
+        await asyncio.gather(api.GET_DOC_INFO(suite), api.SAVE_STREAM(suite))
     assert tokens.refused == 1
 
 
-async def test_remembered_login_failure_references_no_call(server: ScriptedServer) -> None:
+async def test_remembered_login_failure_references_no_call(server: ScriptedServer, suite: ds.DirectSuite) -> None:
     server.default_responder = responses.respond(b"", 500)
-    async with open_suite(server) as suite:
-        await catch_error(GET_PATIENT_ADDRESS.call(suite))
-        await yield_to_loop()
-        gc.collect()
-        endpoints = list(suite._transport._endpoints.values())
-        assert not [each for each in gc.get_objects() if isinstance(each, Call) and each.endpoint in endpoints]
-        assert isinstance(await catch_error(GET_PATIENT_ADDRESS.call(suite)), ds.ServerError)
+    await catch_error(api.GET_PATIENT_ADDRESS(suite))
+    await yield_to_loop()
+    gc.collect()
+    endpoints = list(suite._transport._endpoints.values())
+    assert not [each for each in gc.get_objects() if isinstance(each, Call) and each.endpoint in endpoints]
+    assert isinstance(await catch_error(api.GET_PATIENT_ADDRESS(suite)), ds.ServerError)
 
 
-async def test_forced_login_wins_over_older_login_response(server: ScriptedServer) -> None:
+async def test_forced_login_wins_over_older_login_response(server: ScriptedServer, suite: ds.DirectSuite) -> None:
     gate = asyncio.Event()
     server.enqueue(
         responses.respond_after(gate, responses.respond(LOGIN_RESPONSE | {"sessionId": "older"})),
         responses.respond(LOGIN_RESPONSE | {"sessionId": "newer"}),
     )
-    server.default_responder = responses.respond({"success": True, "code": "000", "patient": []})
-    async with open_suite(server) as suite:
-        calling = asyncio.ensure_future(GET_PATIENT_ADDRESS.call(suite))
-        await yield_until(lambda: server.busy == 1)
-        await asyncio.sleep(1)
-        await suite.registration.login()
-        gate.set()
-        await calling
-        await GET_PATIENT_ADDRESS.call(suite)
+    calling = asyncio.ensure_future(api.GET_PATIENT_ADDRESS(suite))
+    await yield_until(lambda: server.busy == 1)
+    await asyncio.sleep(1)
+    await suite.registration.login()
+    gate.set()
+    await calling
+    await api.GET_PATIENT_ADDRESS(suite)
     assert all("/newer/" in request.target for request in server.requests[2:])
 
 
-async def test_suite_keeps_its_session_alive(server: ScriptedServer) -> None:
-    server.enqueue(responses.respond(LOGIN_RESPONSE))
-    server.default_responder = responses.respond({"success": True, "code": "000", "patient": []} | LOGIN_RESPONSE)
+async def test_session_is_kept_alive_without_repeating_a_rejected_login(server: ScriptedServer) -> None:
     async with open_suite(server, keep_alive=True) as suite:
-        await GET_PATIENT_ADDRESS.call(suite)
-        await asyncio.sleep(1200)
-        assert len(server.find_requests("/login")) == 3
-
-
-@pytest.mark.wide
-async def test_rejected_login_is_not_tried_repeatedly(server: ScriptedServer) -> None:
-    server.enqueue(responses.respond(LOGIN_RESPONSE))
-    server.default_responder = responses.respond({"success": True, "code": "000", "patient": []})
-    async with open_suite(server, keep_alive=True) as suite:
-        await GET_PATIENT_ADDRESS.call(suite)
+        await api.GET_PATIENT_ADDRESS(suite)
         server.default_responder = responses.respond({"success": False, "code": "011"})
         await asyncio.sleep(10_000)
         assert len(server.find_requests("/login")) == 2
-        server.default_responder = responses.respond({"success": True, "code": "000", "patient": []} | LOGIN_RESPONSE)
-        await GET_PATIENT_ADDRESS.call(suite)
+        server.default_responder = responses.respond(SUCCESS_BODY)
+        await api.GET_PATIENT_ADDRESS(suite)
         await asyncio.sleep(1200)
         assert len(server.find_requests("/login")) == 5

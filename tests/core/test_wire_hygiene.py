@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import ssl
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import aiohttp
@@ -12,31 +11,13 @@ import pytest
 
 import directsuite as ds
 from directsuite._version import __version__
-from directsuite.core.session import SessionFactory
 
-from . import responses
-from .certificates import make_certificate, make_server_context
-from .failing_networks import make_service_urls
+from . import api, responses
+from .failing_networks import make_service_urls, tls_server
 from .outcome_cases import UPLOAD_CALLS
 from .scripted_server import Exchange, ScriptedServer
-from .scripted_suite import (
-    ALICE,
-    API_CALLS,
-    FLATTEN,
-    GET_DOC_INFO,
-    GET_MESSAGE_COUNT,
-    LOGIN_RESPONSE,
-    PASSWORD,
-    PATIENT,
-    SAVE_STREAM,
-    SEND,
-    TOKEN,
-    ApiCall,
-    catch_error,
-    open_suite,
-)
+from .scripted_suite import PATIENT, SUCCESS_BODY, TOKEN, catch_error, expect_error, open_suite, stream_messages
 
-GOOD = {"success": True, "count": 7, "identifier": "doc"}
 ALWAYS = {
     "user-agent": f"directsuite/{__version__}",
     "accept": "application/json, text/plain",
@@ -44,13 +25,10 @@ ALWAYS = {
 ENCODINGS = {"gzip", "deflate", "br", "zstd"}
 
 
-@pytest.mark.parametrize("ask", [*API_CALLS, SAVE_STREAM], ids=str)
-async def test_request_carries_these_headers_and_no_others(server: ScriptedServer, ask: ApiCall) -> None:
-    if ask.service == "registration":
-        server.enqueue(responses.respond(LOGIN_RESPONSE))
-    server.default_responder = responses.respond(ask.success_body)
+@pytest.mark.parametrize("ask", [*api.API_CALLS, api.SAVE_STREAM], ids=str)
+async def test_request_carries_these_headers_and_no_others(server: ScriptedServer, ask: api.ApiCall) -> None:
     async with open_suite(server) as suite:
-        await ask.call(suite)
+        await ask(suite)
     for request in server.requests:
         headers = dict(request.headers)
         assert set(headers.pop("accept-encoding").replace(",", " ").split()) <= ENCODINGS
@@ -62,63 +40,55 @@ async def test_request_carries_these_headers_and_no_others(server: ScriptedServe
 
 
 async def test_base_url_that_is_not_ascii_is_encoded(server: ScriptedServer) -> None:
-    server.default_responder = responses.respond(GOOD)
     async with open_suite(server, message_url=server.url("Postfächer")) as suite:
-        await GET_MESSAGE_COUNT.call(suite)
+        await api.GET_MESSAGE_COUNT(suite)
     assert server.requests[0].target == "/Postf%C3%A4cher/GetMessageCount/INBOX"
 
 
-@pytest.mark.parametrize("ask", [SEND, GET_DOC_INFO], ids=str)
+@pytest.mark.parametrize("ask", [api.SEND, api.GET_DOC_INFO], ids=str)
 async def test_environment_gives_no_proxy_and_no_password(
-    server: ScriptedServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ask: ApiCall
+    server: ScriptedServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ask: api.ApiCall
 ) -> None:
     netrc = tmp_path / "netrc"
     netrc.write_text("machine 127.0.0.1 login mallory password taken\n")
     monkeypatch.setenv("NETRC", str(netrc))
-    server.default_responder = responses.respond(ask.success_body)
     async with ScriptedServer(responses.respond(b"", 502)) as trap, open_suite(server) as suite:
         for name in ("http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"):
             monkeypatch.setenv(name, f"http://127.0.0.1:{trap.port}")
         monkeypatch.delenv("no_proxy", raising=False)
         monkeypatch.delenv("NO_PROXY", raising=False)
-        await ask.call(suite)
+        await ask(suite)
     assert trap.requests == []
     (request,) = server.requests
-    assert request.headers.get("authorization") == (f"Bearer {TOKEN}" if ask is GET_DOC_INFO else None)
+    assert request.headers.get("authorization") == (f"Bearer {TOKEN}" if ask is api.GET_DOC_INFO else None)
 
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
-@pytest.mark.parametrize("ask", [GET_MESSAGE_COUNT, GET_DOC_INFO, SEND, FLATTEN], ids=str)
-async def test_other_host_of_a_redirect_is_never_called(server: ScriptedServer, ask: ApiCall, status: int) -> None:
-    async with ScriptedServer(responses.respond(GOOD)) as elsewhere:
+@pytest.mark.parametrize("ask", [api.GET_MESSAGE_COUNT, api.GET_DOC_INFO, api.SEND, api.FLATTEN], ids=str)
+async def test_other_host_of_a_redirect_is_never_called(server: ScriptedServer, ask: api.ApiCall, status: int) -> None:
+    async with ScriptedServer(responses.respond(SUCCESS_BODY)) as elsewhere:
         server.default_responder = responses.respond(b"", status, Location=elsewhere.url("signing"), Refresh="0")
         async with open_suite(server) as suite:
-            error = await catch_error(ask.call(suite))
+            error = await expect_error(ds.ServiceError, ask(suite))
         assert elsewhere.connections == 0
-    assert isinstance(error, ds.ServiceError)
     assert (error.status, len(server.requests)) == (status, 1)
     assert str(elsewhere.port) not in str(error)
 
 
-def _make_session(jar: aiohttp.CookieJar) -> aiohttp.ClientSession:
-    return aiohttp.ClientSession(connector=ds.FreshConnector(), cookie_jar=jar)
-
-
 @pytest.mark.parametrize("name", ["127.0.0.1", "localhost"])
-@pytest.mark.parametrize(
-    "factory",
-    [None, lambda: _make_session(aiohttp.CookieJar()), lambda: _make_session(aiohttp.CookieJar(unsafe=True))],
-    ids=["ours", "with a jar", "with an unsafe jar"],
-)
+@pytest.mark.parametrize("unsafe", [None, False, True], ids=["our session", "with a jar", "with an unsafe jar"])
 async def test_cookies_of_one_response_are_not_in_the_next_request(
-    server: ScriptedServer, name: str, factory: SessionFactory | None
+    server: ScriptedServer, name: str, unsafe: bool | None
 ) -> None:
-    server.default_responder = responses.respond(GOOD, Set_Cookie="JSESSIONID=of-another-mailbox; Path=/")
+    def factory() -> aiohttp.ClientSession:
+        return aiohttp.ClientSession(connector=ds.FreshConnector(), cookie_jar=aiohttp.CookieJar(unsafe=bool(unsafe)))
+
+    server.default_responder = responses.respond(SUCCESS_BODY, Set_Cookie="JSESSIONID=of-another-mailbox; Path=/")
     urls = make_service_urls(f"http://{name}:{server.port}")
-    async with open_suite(server, session_factory=factory, **urls) as suite:
-        await SEND.call(suite)
-        await SEND.call(suite)
+    async with open_suite(server, session_factory=None if unsafe is None else factory, **urls) as suite:
+        await api.SEND(suite)
+        await api.SEND(suite)
     assert len(server.requests) == 2
     assert not any("cookie" in request.headers for request in server.requests)
 
@@ -130,42 +100,34 @@ async def test_cookies_of_one_response_are_not_in_the_next_request(
 async def test_server_of_an_old_tls_is_rejected(
     server: ScriptedServer, tmp_path: Path, version: ssl.TLSVersion, *, taken: bool
 ) -> None:
-    pair = make_certificate(tmp_path)
-    async with ScriptedServer(responses.respond(GOOD), tls=make_server_context(pair, newest=version)) as secure:
-        trusting = ssl.create_default_context(cafile=pair[0])
-        async with open_suite(server, tls=trusting, message_url=secure.url("message")) as suite:
-            if taken:
-                await SEND.call(suite)
-            else:
-                assert type(await catch_error(SEND.call(suite))) is ds.ConnectFailedError
-        assert len(secure.requests) == taken
+    network = tls_server(newest=version)
+    async with network(server, tmp_path) as settings, open_suite(server, **settings) as suite:
+        if taken:
+            await api.SEND(suite)
+        else:
+            await expect_error(ds.ConnectFailedError, api.SEND(suite))
+    assert len(server.requests) == taken
 
 
 @pytest.mark.parametrize(
     ("size", "count", "fits"), [(8000, 1, True), (9000, 1, False), (1, 120, True), (1, 130, False)]
 )
 async def test_head_may_have_lines_of_8_kb_and_128_headers(
-    server: ScriptedServer, size: int, count: int, *, fits: bool
+    server: ScriptedServer, suite: ds.DirectSuite, size: int, count: int, *, fits: bool
 ) -> None:
-    text = responses.encode_body(GOOD)
+    text = responses.encode_body(SUCCESS_BODY)
     headers = {f"X-{number}": PATIENT + "a" * (size - len(PATIENT)) for number in range(count)}
     server.default_responder = responses.send_raw(responses.make_head(200, len(text), headers) + text)
-    async with open_suite(server) as suite:
-        if fits:
-            await GET_MESSAGE_COUNT.call(suite)
-            return
-        error = await catch_error(GET_MESSAGE_COUNT.call(suite))
-    assert type(error) is ds.ResponseDecodeError
+    if fits:
+        await api.GET_MESSAGE_COUNT(suite)
+        return
+    error = await expect_error(ds.ResponseDecodeError, api.GET_MESSAGE_COUNT(suite))
     assert "has a header of more than 8 KB, or more than 128 headers: configure the service" in str(error)
     assert PATIENT not in str(error)
 
 
 async def _download(suite: ds.DirectSuite) -> object:
     return await suite.signing.download("doc", io.BytesIO())
-
-
-async def _stream_messages(suite: ds.DirectSuite) -> object:
-    return [message async for message in suite.mailbox(ALICE, PASSWORD).stream_messages()]
 
 
 @pytest.mark.exhaustive
@@ -180,88 +142,72 @@ async def _stream_messages(suite: ds.DirectSuite) -> object:
     ],
 )
 @pytest.mark.parametrize(
-    "call", [GET_MESSAGE_COUNT.call, _download, _stream_messages], ids=["read", "download", "stream"]
+    "call", [api.GET_MESSAGE_COUNT, _download, stream_messages], ids=["read", "download", "stream"]
 )
 async def test_encoding_that_is_not_supported_is_explained(
-    server: ScriptedServer, call: Callable[[ds.DirectSuite], Awaitable[object]], encoding: str, says: str
+    server: ScriptedServer, suite: ds.DirectSuite, call: api.SuiteCall, encoding: str, says: str
 ) -> None:
     server.default_responder = responses.respond(b"not compressed", Content_Encoding=encoding)
-    async with open_suite(server) as suite:
-        error = await catch_error(call(suite))
-    assert type(error) is ds.ResponseDecodeError
+    error = await expect_error(ds.ResponseDecodeError, call(suite))
     assert says in str(error)
     assert PATIENT not in str(error)
 
 
 @pytest.mark.parametrize("encoding", ["", "identity", "Identity", "UTF-8", "utf8", "none", "binary"])
 async def test_encoding_that_says_nothing_is_accepted(server: ScriptedServer, encoding: str) -> None:
-    server.default_responder = responses.respond(GOOD, Content_Encoding=encoding)
+    server.default_responder = responses.respond(SUCCESS_BODY, Content_Encoding=encoding)
     async with open_suite(server) as suite:
-        assert await GET_MESSAGE_COUNT.call(suite) == 7
+        assert await api.GET_MESSAGE_COUNT(suite) == 7
 
 
-async def test_byte_order_mark_before_a_document_is_left_out(server: ScriptedServer) -> None:
+async def test_byte_order_mark_before_a_document_is_left_out(server: ScriptedServer, suite: ds.DirectSuite) -> None:
     server.default_responder = responses.respond(b"\xef\xbb\xbfUERG")
     file = io.BytesIO()
-    async with open_suite(server) as suite:
-        await suite.signing.download("doc", file)
-        assert (await suite.signing.get_doc("doc"), file.getvalue()) == (b"PDF", b"PDF")
+    await suite.signing.download("doc", file)
+    assert (await suite.signing.get_doc("doc"), file.getvalue()) == (b"PDF", b"PDF")
 
 
-async def test_byte_order_mark_alone_is_not_a_document(server: ScriptedServer) -> None:
+async def test_byte_order_mark_alone_is_not_a_document(server: ScriptedServer, suite: ds.DirectSuite) -> None:
     server.default_responder = responses.respond(b"\xef\xbb\xbf")
-    async with open_suite(server) as suite:
-        for call in (suite.signing.get_doc("doc"), suite.signing.download("doc", io.BytesIO())):
-            assert type(await catch_error(call)) is ds.ResponseDecodeError
+    for call in (suite.signing.get_doc("doc"), suite.signing.download("doc", io.BytesIO())):
+        assert type(await catch_error(call)) is ds.ResponseDecodeError
 
 
-async def test_error_status_counts_more_than_the_encoding(server: ScriptedServer) -> None:
+async def test_error_status_counts_more_than_the_encoding(server: ScriptedServer, suite: ds.DirectSuite) -> None:
     server.default_responder = responses.respond(b"compressed", 429, Content_Encoding="x-gzip")
-    async with open_suite(server) as suite:
-        assert type(await catch_error(GET_MESSAGE_COUNT.call(suite))) is ds.RateLimitedError
-
-
-@pytest.mark.parametrize(
-    "media_type", ["text/plain", "text/html", "application/octet-stream", "application/json;charset=UTF-8", ""]
-)
-async def test_response_is_known_by_what_it_holds(server: ScriptedServer, media_type: str) -> None:
-    server.default_responder = responses.respond(GOOD, Content_Type=media_type)
-    async with open_suite(server) as suite:
-        await GET_MESSAGE_COUNT.call(suite)
-        await SEND.call(suite)
+    assert type(await catch_error(api.GET_MESSAGE_COUNT(suite))) is ds.RateLimitedError
 
 
 @pytest.mark.parametrize("error", ["", None])
 async def test_empty_error_member_is_not_an_error(server: ScriptedServer, error: str | None) -> None:
-    server.default_responder = responses.respond(GOOD | {"error": error, "description": "saved"})
+    server.default_responder = responses.respond(SUCCESS_BODY | {"error": error, "description": "saved"})
     async with open_suite(server) as suite:
-        await GET_DOC_INFO.call(suite)
-        await FLATTEN.call(suite)
+        await api.GET_DOC_INFO(suite)
+        await api.FLATTEN(suite)
 
 
-@pytest.mark.parametrize("ask", [GET_MESSAGE_COUNT, SEND], ids=str)
+@pytest.mark.parametrize("ask", [api.GET_MESSAGE_COUNT, api.SEND], ids=str)
 async def test_informational_responses_before_the_response_are_passed_over(
-    server: ScriptedServer, ask: ApiCall
+    server: ScriptedServer, suite: ds.DirectSuite, ask: api.ApiCall
 ) -> None:
     before = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n" * 3
-    text = responses.encode_body(GOOD)
+    text = responses.encode_body(SUCCESS_BODY)
     server.default_responder = responses.send_raw(
         before, responses.Pause(1), before + responses.make_head(200, len(text)) + text
     )
-    async with open_suite(server) as suite:
-        await ask.call(suite)
+    await ask(suite)
     assert len(server.requests) == 1
 
 
 @pytest.mark.parametrize("ask", UPLOAD_CALLS, ids=str)
-async def test_rejection_before_reset_is_raised_or_outcome_unknown(server: ScriptedServer, ask: ApiCall) -> None:
+async def test_rejection_before_reset_is_raised_or_outcome_unknown(server: ScriptedServer, ask: api.ApiCall) -> None:
     async def refuse(exchange: Exchange) -> None:
         await exchange.write(responses.make_head(413, 0))
         exchange.reset()
 
     server.default_responder = refuse
     async with open_suite(server) as suite:
-        error = await catch_error(ask.call(suite))
+        error = await catch_error(ask(suite))
     # the kernel may discard an unread response after a reset, as if none had been received
     if isinstance(error, ds.ServiceError):
         assert (error.status, error.outcome, len(server.requests)) == (413, ds.Outcome.FAILED, 1)

@@ -15,14 +15,6 @@ from tests.core import responses
 PDF = b"%PDF-1.7\n" + bytes(range(256)) * 4000
 CODED = pybase64.b64encode(PDF)
 HALF = responses.respond_in_chunks(CODED[: len(CODED) // 2], length=len(CODED))
-SAVED = responses.respond({"identifier": "doc", "success": True, "smtpId": "<1@direct.example.test>"})
-"""The response to Save and Send."""
-SIGNATURE = ds.Signature(name="alice", widget=ds.Widget(x=1, y=2, width=3, height=4, page=1))
-UNSIGNED = ds.DocumentUpdate(identifier="doc", document_digest="old")
-SIGNED = responses.respond(
-    {"identifier": "doc", "documentDigest": "new", "signatures": [{"name": "alice", "isSigned": True}]}
-)
-"""The information that proves a signature on UNSIGNED."""
 MAX_BYTES_PER_PASS = 256 * 1024
 
 

@@ -17,10 +17,10 @@ import pytest
 import directsuite as ds
 from tests.core import responses
 from tests.core.scripted_server import Responder, ScriptedServer
-from tests.core.scripted_suite import assert_no_leaks, catch_error, open_suite
+from tests.core.scripted_suite import SIGNATURE, UNSIGNED, assert_no_leaks, catch_error, expect_error, open_suite
 from tests.core.virtual_time import yield_until
 
-from .samples import CODED, HALF, PDF, SIGNATURE, SIGNED, UNSIGNED, Pipe
+from .samples import CODED, HALF, PDF, Pipe
 
 LINES = pybase64.encodebytes(PDF)
 
@@ -68,12 +68,10 @@ async def test_document_is_complete_at_every_destination(server: ScriptedServer,
 @pytest.mark.parametrize("make", [Pipe, Passed])
 async def test_what_was_passed_on_is_not_requested_again(server: ScriptedServer, make: type[Pipe | Passed]) -> None:
     server.enqueue(HALF)
-    server.default_responder = responses.respond(CODED)
     destination = make()
     async with open_suite(server) as suite:
-        error = await catch_error(suite.signing.download("doc", destination))
+        await expect_error(ds.ResponseDecodeError, suite.signing.download("doc", destination))
         assert_no_leaks(suite)
-    assert type(error) is ds.ResponseDecodeError
     assert len(server.requests) == 1
     assert PDF.startswith(destination.content)
 
@@ -81,7 +79,6 @@ async def test_what_was_passed_on_is_not_requested_again(server: ScriptedServer,
 @pytest.mark.parametrize("make", [Pipe, Passed])
 async def test_failure_before_the_first_byte_is_tried_again(server: ScriptedServer, make: type[Pipe | Passed]) -> None:
     server.enqueue(responses.respond(b"", 500))
-    server.default_responder = responses.respond(CODED)
     destination = make()
     async with open_suite(server) as suite:
         await suite.signing.download("doc", destination)
@@ -100,46 +97,40 @@ OWN: list[Exception] = [
 
 @pytest.mark.parametrize("own", OWN, ids=["value", "reset", "connection", "timeout", "errno of text", "large errno"])
 async def test_error_of_a_callable_is_raised_unchanged(server: ScriptedServer, own: Exception) -> None:
-    server.default_responder = responses.respond(CODED)
     async with open_suite(server) as suite:
         with pytest.raises(type(own)) as caught:
             await suite.signing.download("doc", Passed(own))
         error = await catch_error(suite.signing.sign_and_pull("doc", SIGNATURE, destination=Passed(own)))
     assert caught.value is own
+    assert not hasattr(own, "__notes__")
     assert isinstance(error, ds.OutcomeUnknownError)
     assert error.happened
     assert error.__cause__ is own
     assert len(server.requests) == 2
 
 
-async def test_proven_pull_is_not_passed_on_a_second_time(server: ScriptedServer) -> None:
+async def test_proven_pull_is_not_passed_on_a_second_time(server: ScriptedServer, suite: ds.DirectSuite) -> None:
     server.enqueue(HALF)
-    server.default_responder = SIGNED
     passed = Passed()
-    async with open_suite(server) as suite:
-        error = await catch_error(suite.signing.sign_and_pull(UNSIGNED, SIGNATURE, destination=passed))
+    error = await catch_error(suite.signing.sign_and_pull(UNSIGNED, SIGNATURE, destination=passed))
     assert isinstance(error, ds.OutcomeUnknownError)
     assert error.happened
     assert PDF.startswith(passed.content)
     assert [request.path for request in server.requests] == ["pdf/doc/sign/pull", "pdf/doc/info"]
 
 
-async def test_proven_pull_goes_to_a_file_that_can_seek(server: ScriptedServer) -> None:
-    server.enqueue(HALF, SIGNED, responses.respond(CODED), SIGNED)
+async def test_proven_pull_goes_to_a_file_that_can_seek(server: ScriptedServer, suite: ds.DirectSuite) -> None:
+    server.enqueue(HALF)
     file = io.BytesIO()
-    async with open_suite(server) as suite:
-        assert await suite.signing.sign_and_pull(UNSIGNED, SIGNATURE, destination=file) is file
+    assert await suite.signing.sign_and_pull(UNSIGNED, SIGNATURE, destination=file) is file
     assert file.getvalue() == PDF
 
 
-async def test_file_appears_only_if_the_digest_matches(server: ScriptedServer, tmp_path: Path) -> None:
-    server.default_responder = responses.respond(CODED)
+async def test_file_appears_only_if_the_digest_matches(suite: ds.DirectSuite, tmp_path: Path) -> None:
     path, right = tmp_path / "a.pdf", hashlib.sha256(PDF).hexdigest()
-    async with open_suite(server) as suite:
-        error = await catch_error(suite.signing.download("doc", path, sha256="0" * 64))
-        assert os.listdir(tmp_path) == []  # noqa: PTH208  a Path would be refused in a coroutine
-        await suite.signing.download("doc", path, sha256=right.upper())
-    assert type(error) is ds.ResponseDecodeError
+    error = await expect_error(ds.ResponseDecodeError, suite.signing.download("doc", path, sha256="0" * 64))
+    assert os.listdir(tmp_path) == []  # noqa: PTH208  a Path would be refused in a coroutine
+    await suite.signing.download("doc", path, sha256=right.upper())
     assert error.explanation == "the document's SHA-256 digest is not the given one"
     assert right not in str(error)
     assert path.read_bytes() == PDF
@@ -175,12 +166,10 @@ REJECTED: list[tuple[Any, dict[str, Any], str]] = [
 
 @pytest.mark.parametrize(("destination", "options", "parameter"), REJECTED)
 async def test_invalid_destination_is_rejected(
-    server: ScriptedServer, destination: Any, options: dict[str, Any], parameter: str
+    server: ScriptedServer, suite: ds.DirectSuite, destination: Any, options: dict[str, Any], parameter: str
 ) -> None:
-    async with open_suite(server) as suite:
-        download: Any = suite.signing.download
-        error = await catch_error(download("doc", destination, **options))
-    assert isinstance(error, ds.InvalidArgumentError)
+    download: Any = suite.signing.download
+    error = await expect_error(ds.InvalidArgumentError, download("doc", destination, **options))
     assert error.parameter == parameter
     assert server.requests == []
 
@@ -192,9 +181,8 @@ async def test_malformed_stream_raises_at_the_break(server: ScriptedServer, spoi
     server.enqueue(spoilt)
     seen: list[bytes] = []
     async with open_suite(server) as suite:
-        error = await catch_error(_read(suite.signing.stream_doc("doc"), seen))
+        await expect_error(ds.ResponseDecodeError, _read(suite.signing.stream_doc("doc"), seen))
         assert_no_leaks(suite)
-    assert type(error) is ds.ResponseDecodeError
     assert PDF.startswith(b"".join(seen))
     assert len(server.requests) == 1
 
@@ -204,38 +192,33 @@ async def _read(pieces: ds.Listing[bytes], seen: list[bytes]) -> None:
         seen.append(piece)  # noqa: PERF401  an extend would keep nothing of what came before the failure
 
 
-async def test_leaving_a_stream_early_ends_its_request(server: ScriptedServer) -> None:
+async def test_leaving_a_stream_early_ends_its_request(server: ScriptedServer, suite: ds.DirectSuite) -> None:
     server.enqueue(responses.send_endlessly(responses.make_head(200, 10**9), CODED))
-    async with open_suite(server) as suite:
-        async with suite.signing.stream_doc("doc") as pieces:
-            assert (await anext(pieces)).startswith(b"%PDF-")
-        assert_no_leaks(suite)
+    async with suite.signing.stream_doc("doc") as pieces:
+        assert (await anext(pieces)).startswith(b"%PDF-")
+    assert_no_leaks(suite)
 
 
 async def test_entering_a_stream_sends_the_request_and_iterating_starts_with_the_first_piece(
-    server: ScriptedServer,
+    server: ScriptedServer, suite: ds.DirectSuite
 ) -> None:
-    server.default_responder = responses.respond(CODED)
-    async with open_suite(server) as suite:
-        stream = suite.signing.stream_doc("doc")
-        assert server.requests == []
-        async with stream as pieces:
-            assert len(server.requests) == 1
-            first = await pieces.asend(None)
-            assert first + b"".join([piece async for piece in pieces]) == PDF
-        async with stream as pieces:
-            assert [piece async for piece in pieces] == []
+    stream = suite.signing.stream_doc("doc")
+    assert server.requests == []
+    async with stream as pieces:
+        assert len(server.requests) == 1
+        first = await pieces.asend(None)
+        assert first + b"".join([piece async for piece in pieces]) == PDF
+    async with stream as pieces:
+        assert [piece async for piece in pieces] == []
     assert len(server.requests) == 1
 
 
 @pytest.mark.parametrize("is_begun", [False, True])
-async def test_stream_that_is_entered_again_loses_no_piece(server: ScriptedServer, is_begun: bool) -> None:
-    server.default_responder = responses.respond(CODED)
-    async with open_suite(server) as suite:
-        stream = suite.signing.stream_doc("doc")
-        seen = [await anext(stream)] if is_begun else []
-        async with stream, stream as pieces:
-            await _read(pieces, seen)
+async def test_stream_that_is_entered_again_loses_no_piece(suite: ds.DirectSuite, is_begun: bool) -> None:
+    stream = suite.signing.stream_doc("doc")
+    seen = [await anext(stream)] if is_begun else []
+    async with stream, stream as pieces:
+        await _read(pieces, seen)
     assert b"".join(seen) == PDF
 
 
@@ -299,6 +282,8 @@ async def test_document_larger_than_max_bytes_is_rejected(server: ScriptedServer
             error = await catch_error(call(*arguments, destination=destination, max_bytes=len(PDF) - 1))
             if method != "download":  # a change, which may have been made all the same
                 assert isinstance(error, ds.OutcomeUnknownError)
+                assert error.happened
+                assert error.how_to_find_out.startswith("call get_doc(")
                 assert isinstance(error.__cause__, ds.ResponseDecodeError)
                 error = error.__cause__
             assert isinstance(error, ds.ResponseDecodeError)
@@ -322,17 +307,15 @@ async def test_endless_document_ends_at_max_bytes(server: ScriptedServer, tmp_pa
     assert os.listdir(tmp_path) == []  # noqa: PTH208  as above
 
 
-async def test_stream_of_a_document_gives_no_more_than_max_bytes(server: ScriptedServer) -> None:
-    server.default_responder = responses.respond(CODED)
+async def test_stream_of_a_document_gives_no_more_than_max_bytes(server: ScriptedServer, suite: ds.DirectSuite) -> None:
     seen: list[bytes] = []
-    async with open_suite(server) as suite:
-        await _read(suite.signing.stream_doc("doc", max_bytes=len(PDF)), seen)
-        assert b"".join(seen) == PDF
-        seen.clear()
-        error = await catch_error(_read(suite.signing.stream_doc("doc", max_bytes=len(PDF) // 2), seen))
-        assert_no_leaks(suite)
-        with pytest.raises(ds.InvalidArgumentError) as caught:
-            suite.signing.stream_doc("doc", max_bytes=0)
+    await _read(suite.signing.stream_doc("doc", max_bytes=len(PDF)), seen)
+    assert b"".join(seen) == PDF
+    seen.clear()
+    error = await catch_error(_read(suite.signing.stream_doc("doc", max_bytes=len(PDF) // 2), seen))
+    assert_no_leaks(suite)
+    with pytest.raises(ds.InvalidArgumentError) as caught:
+        suite.signing.stream_doc("doc", max_bytes=0)
     assert caught.value.parameter == "max_bytes"
     assert type(error) is ds.ResponseDecodeError
     assert error.too_large
@@ -347,11 +330,9 @@ async def test_proven_pull_that_is_too_large_is_not_requested_again(
 ) -> None:
     to = destination()
     options: dict[str, Any] = {} if to is None else {"destination": to, "max_bytes": 500}
-    server.enqueue(responses.respond(CODED), SIGNED, responses.respond(CODED))
     async with open_suite(server, max_response_bytes=1000) as suite:
         sign_and_pull: Any = suite.signing.sign_and_pull
-        error = await catch_error(sign_and_pull(UNSIGNED, SIGNATURE, **options))
-    assert isinstance(error, ds.OutcomeUnknownError)
+        error = await expect_error(ds.OutcomeUnknownError, sign_and_pull(UNSIGNED, SIGNATURE, **options))
     assert error.happened
     assert "the operation succeeded, but the" in str(error)
     assert "raise max_" in str(error)

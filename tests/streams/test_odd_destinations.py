@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 import gzip
 import io
 import os
@@ -17,7 +16,7 @@ import directsuite as ds
 from directsuite.core.sinks import PathSink
 from tests.core import responses
 from tests.core.scripted_server import ScriptedServer
-from tests.core.scripted_suite import assert_no_leaks, catch_error, open_suite
+from tests.core.scripted_suite import assert_no_leaks, catch_error, expect_error, open_suite
 
 from .samples import CODED, HALF, PDF
 
@@ -60,42 +59,35 @@ WRITERS: dict[str, Callable[[], Takes]] = {
 
 
 @pytest.mark.parametrize("kind", WRITERS)
-async def test_writer_gets_everything_whatever_it_returns(server: ScriptedServer, kind: str) -> None:
-    server.default_responder = responses.respond(CODED)
+async def test_writer_gets_everything_whatever_it_returns(suite: ds.DirectSuite, kind: str) -> None:
     writer = WRITERS[kind]()
-    async with open_suite(server) as suite:
-        await suite.signing.download("doc", writer)
+    await suite.signing.download("doc", writer)
     assert writer.content == PDF
 
 
 @pytest.mark.parametrize("writer", [Takes(0, count), Blocked()], ids=["any", "raw"])
-async def test_writer_that_takes_nothing_would_block(server: ScriptedServer, writer: Takes | Blocked) -> None:
-    server.default_responder = responses.respond(CODED)
-    async with open_suite(server) as suite:
-        with pytest.raises(BlockingIOError):
-            await suite.signing.download("doc", writer)
+async def test_writer_that_takes_nothing_would_block(suite: ds.DirectSuite, writer: Takes | Blocked) -> None:
+    with pytest.raises(BlockingIOError):
+        await suite.signing.download("doc", writer)
 
 
 @pytest.mark.parametrize("retried", [False, True])
 async def test_shorter_document_replaces_all_of_a_longer_file(
-    server: ScriptedServer, retried: bool, tmp_path: Path
+    server: ScriptedServer, suite: ds.DirectSuite, retried: bool, tmp_path: Path
 ) -> None:
     path = tmp_path / "a.pdf"
     path.write_bytes(b"before" + bytes(len(PDF) * 2))
     server.enqueue(*[HALF] * retried)
-    server.default_responder = responses.respond(CODED)
-    async with open_suite(server) as suite:
-        with path.open("r+b") as file:
-            file.seek(6)
-            await suite.signing.download("doc", file)
+    with path.open("r+b") as file:
+        file.seek(6)
+        await suite.signing.download("doc", file)
     assert path.read_bytes() == b"before" + PDF
 
 
-async def test_file_keeps_what_the_last_attempt_got(server: ScriptedServer) -> None:
+async def test_file_keeps_what_the_last_attempt_got(server: ScriptedServer, suite: ds.DirectSuite) -> None:
     file = io.BytesIO()
     server.enqueue(HALF, responses.respond_in_chunks(CODED[:1000], length=len(CODED)))
-    async with open_suite(server) as suite:
-        await catch_error(suite.signing.download("doc", file))
+    await catch_error(suite.signing.download("doc", file))
     assert len(server.requests) == 2
     assert file.getvalue() == PDF[:750]
 
@@ -104,29 +96,24 @@ def null_device() -> BinaryIO:
     return Path(os.devnull).open("wb")
 
 
-async def test_device_that_cannot_be_truncated_is_a_destination(server: ScriptedServer) -> None:
+async def test_device_that_cannot_be_truncated_is_a_destination(server: ScriptedServer, suite: ds.DirectSuite) -> None:
     server.enqueue(HALF)
-    server.default_responder = responses.respond(CODED)
-    async with open_suite(server) as suite:
-        with null_device() as file:
-            assert await suite.signing.download("doc", file) is file
+    with null_device() as file:
+        assert await suite.signing.download("doc", file) is file
 
 
 async def test_unseekable_file_gets_no_second_attempt(server: ScriptedServer, tmp_path: Path) -> None:
     server.enqueue(HALF)
-    server.default_responder = responses.respond(CODED)
     async with open_suite(server) as suite:
         with gzip.open(tmp_path / "broken.gz", "wb") as file:
-            error = await catch_error(suite.signing.download("doc", file))
+            await expect_error(ds.ResponseDecodeError, suite.signing.download("doc", file))
         with gzip.open(tmp_path / "a.gz", "wb") as file:
             await suite.signing.download("doc", file)
-    assert type(error) is ds.ResponseDecodeError
     assert len(server.requests) == 2
     assert gzip.decompress((tmp_path / "a.gz").read_bytes()) == PDF
 
 
 async def test_error_of_the_first_progress_callback_is_raised_unchanged(server: ScriptedServer) -> None:
-    server.default_responder = responses.respond(CODED)
     own, reported = ConnectionResetError("own"), list[int]()
 
     def fails(done: int, _total: int | None) -> None:
@@ -165,7 +152,7 @@ class FullDisk(io.BytesIO):
 
 
 async def test_cancelled_download_ends_if_its_file_cannot_be_closed(
-    server: ScriptedServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    server: ScriptedServer, suite: ds.DirectSuite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def opened_there(_path: Path, _mode: str) -> FullDisk:
         return FullDisk()
@@ -176,24 +163,10 @@ async def test_cancelled_download_ends_if_its_file_cannot_be_closed(
     monkeypatch.setattr(Path, "open", opened_there)
     server.default_responder = responses.send_endlessly(responses.make_head(200, 10**9), CODED[:40_000])
     begun = asyncio.Event()
-    async with open_suite(server) as suite:
-        download = suite.signing.download("doc", tmp_path / "a.pdf", progress=begin)
-        task = asyncio.create_task(download)
-        await begun.wait()
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-        assert task.cancelled()
-        assert_no_leaks(suite)
-
-
-async def test_error_of_the_destination_is_raised_unchanged(server: ScriptedServer) -> None:
-    async def fail(_: bytes) -> None:
-        raise failure
-
-    failure = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-    server.default_responder = responses.respond_in_chunks(CODED)
-    async with open_suite(server) as suite:
-        with pytest.raises(OSError, match=os.strerror(errno.ENOSPC)) as caught:
-            await suite.signing.download("doc", fail)
-    assert caught.value is failure
-    assert not hasattr(failure, "__notes__")
+    download = suite.signing.download("doc", tmp_path / "a.pdf", progress=begin)
+    task = asyncio.create_task(download)
+    await begun.wait()
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert task.cancelled()
+    assert_no_leaks(suite)

@@ -22,7 +22,7 @@ from directsuite.wire.codec import Codec
 from tests.core.scripted_server import ScriptedServer
 from tests.core.scripted_suite import ALICE, PASSWORD, assert_no_leaks, catch_error, open_suite
 
-from .samples import MAX_BYTES_PER_PASS, PDF, SAVED, make_message, split
+from .samples import MAX_BYTES_PER_PASS, PDF, make_message, split
 from .test_progress import measure_loop_bytes
 
 MAX_CHUNK_BYTES = PIECE_BYTES // 3 * 4
@@ -84,7 +84,6 @@ async def test_pieces_of_any_size_are_sent_completely(sizes: list[int]) -> None:
 
 @pytest.mark.parametrize("size", [997, 50_000, 262_144])
 async def test_source_lets_the_event_loop_turn_after_1_mb(server: ScriptedServer, size: int) -> None:
-    server.default_responder = SAVED
     async with open_suite(server) as suite, measure_loop_bytes() as cycles:
 
         async def counted() -> AsyncGenerator[bytes]:
@@ -142,7 +141,6 @@ async def cancelled(after: int) -> AsyncGenerator[bytes]:
 @pytest.mark.parametrize("after", [0, 3])
 @pytest.mark.parametrize("kind", SENDS)
 async def test_cancelled_source_is_not_a_lost_response(server: ScriptedServer, kind: str, after: int) -> None:
-    server.default_responder = SAVED
     async with open_suite(server) as suite:
         error = await catch_error(SENDS[kind](suite, cancelled(after)))
         assert_no_leaks(suite)

@@ -16,10 +16,10 @@ import pytest
 import directsuite as ds
 from tests.core import responses
 from tests.core.scripted_server import ScriptedServer
-from tests.core.scripted_suite import ALICE, PASSWORD, assert_no_leaks, catch_error, open_suite
+from tests.core.scripted_suite import ALICE, PASSWORD, assert_no_leaks, catch_error, expect_error, open_suite
 from tests.core.virtual_time import measure_elapsed
 
-from .samples import CODED, MAX_BYTES_PER_PASS, PDF, SAVED, make_message, stream
+from .samples import CODED, MAX_BYTES_PER_PASS, PDF, make_message, stream
 
 
 class ProgressRecorder:
@@ -68,12 +68,10 @@ UPLOADS: dict[str, tuple[Do, int | None, int]] = {
 
 
 @pytest.mark.parametrize("kind", UPLOADS)
-async def test_progress_of_what_is_sent_rises_to_its_total(server: ScriptedServer, kind: str) -> None:
+async def test_progress_of_what_is_sent_rises_to_its_total(suite: ds.DirectSuite, kind: str) -> None:
     do, total, size = UPLOADS[kind]
     reported = ProgressRecorder()
-    server.default_responder = SAVED
-    async with open_suite(server) as suite:
-        await do(suite, reported)
+    await do(suite, reported)
     done = [done for done, _ in reported.calls]
     assert done == sorted(set(done))
     assert (done[0], done[-1]) == (0, size)
@@ -97,7 +95,7 @@ async def test_progress_of_what_is_received_rises_to_its_total(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     reported = ProgressRecorder()
-    server.default_responder = responses.respond_in_chunks(CODED) if chunked else responses.respond(CODED)
+    server.enqueue(*[responses.respond_in_chunks(CODED)] * chunked)
     async with open_suite(server) as suite:
         await DOWNLOADS[kind](suite, reported)
     done = [done for done, _ in reported.calls]
@@ -108,23 +106,20 @@ async def test_progress_of_what_is_received_rises_to_its_total(
     assert all(later - earlier <= MAX_BYTES_PER_PASS for earlier, later in itertools.pairwise(done))
 
 
-async def test_progress_begins_again_with_an_attempt(server: ScriptedServer) -> None:
+async def test_progress_begins_again_with_an_attempt(server: ScriptedServer, suite: ds.DirectSuite) -> None:
     reported = ProgressRecorder()
-    server.enqueue(responses.reset, SAVED)
-    async with open_suite(server) as suite:
-        await suite.signing.save(PDF, progress=reported)
+    server.enqueue(responses.reset)
+    await suite.signing.save(PDF, progress=reported)
     assert [done for done, _ in reported.calls].count(0) == 2
     assert reported.calls[-1] == (len(PDF), len(PDF))
 
 
 @pytest.mark.parametrize(("option", "value"), [("progress", ProgressRecorder()), ("max_bytes", 5)])
 async def test_pull_into_memory_takes_no_option_of_a_destination(
-    server: ScriptedServer, option: str, value: Any
+    server: ScriptedServer, suite: ds.DirectSuite, option: str, value: Any
 ) -> None:
-    async with open_suite(server) as suite:
-        calling: Any = suite.signing.sign_and_pull
-        error = await catch_error(calling("doc", ds.Signature(name="alice"), **{option: value}))
-    assert isinstance(error, ds.InvalidArgumentError)
+    calling: Any = suite.signing.sign_and_pull
+    error = await expect_error(ds.InvalidArgumentError, calling("doc", ds.Signature(name="alice"), **{option: value}))
     assert error.parameter == option
     assert server.requests == []
 
@@ -141,16 +136,15 @@ def raise_own_error(done: int, _total: int | None) -> None:
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("kind", [*UPLOADS, *DOWNLOADS])
 async def test_error_of_a_progress_callback_ends_the_call(
-    server: ScriptedServer, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    server: ScriptedServer, suite: ds.DirectSuite, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    server.default_responder = responses.respond(CODED) if kind in DOWNLOADS else SAVED
-    async with open_suite(server) as suite:
-        with pytest.raises((OwnError, ds.OutcomeUnknownError)) as caught:
-            await (DOWNLOADS[kind] if kind in DOWNLOADS else UPLOADS[kind][0])(suite, raise_own_error)
-        assert_no_leaks(suite)
+    with pytest.raises((OwnError, ds.OutcomeUnknownError)) as caught:
+        await (DOWNLOADS[kind] if kind in DOWNLOADS else UPLOADS[kind][0])(suite, raise_own_error)
+    assert_no_leaks(suite)
     if isinstance(caught.value, ds.OutcomeUnknownError):
         assert kind == "pull"
+        assert caught.value.happened
         assert isinstance(caught.value.__cause__, OwnError)
     assert len(server.requests) <= 1
     assert os.listdir(tmp_path) == []  # noqa: PTH208  a Path would be refused in a coroutine
@@ -176,7 +170,6 @@ def make_slow_attachment() -> ds.Attachment:
 
 @pytest.mark.parametrize("kind", FLOWS)
 async def test_only_a_timeout_of_its_own_ends_an_upload_that_flows(server: ScriptedServer, kind: str) -> None:
-    server.default_responder = SAVED
     async with open_suite(server, timeout=60, attempt_timeout=20) as suite:
         assert await measure_elapsed(FLOWS[kind](suite, make_slow_attachment(), None)) == pytest.approx(300)
         assert len(server.requests) == 1

@@ -20,29 +20,23 @@ import directsuite as ds
 from directsuite.core.content import make_content
 from directsuite.core.sinks import Sink, make_sink
 from tests.chaos.leak_capture import collect_frame_locals
-from tests.core import responses
 from tests.core.scripted_server import ScriptedServer
-from tests.core.scripted_suite import assert_no_leaks, open_suite
+from tests.core.scripted_suite import assert_no_leaks
 from tests.core.test_blocking import list_worker_threads
 from tests.core.virtual_time import yield_until
 
-from .samples import CODED, PDF, SAVED, Pipe
+from .samples import PDF, Pipe
 
 WORKERS = 2
 
 
-class Silent(io.RawIOBase):
+class Silent(Pipe):
     """A pipe whose other end is idle until it is closed."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.reading, self.writing = os.pipe()
         self.begun = threading.Event()
-
-    def readable(self) -> bool:
-        return True
-
-    def writable(self) -> bool:
-        return True
 
     def readinto(self, buffer: Any) -> int:
         self.begun.set()
@@ -72,22 +66,20 @@ USES: dict[str, Callable[[ds.DirectSuite, Silent], Awaitable[object]]] = {
 
 
 @pytest.mark.parametrize("use", USES)
-async def test_dns_is_not_blocked_by_more_silent_pipes_than_threads(server: ScriptedServer, use: str) -> None:
-    server.default_responder = responses.respond(CODED)
+async def test_dns_is_not_blocked_by_more_silent_pipes_than_threads(suite: ds.DirectSuite, use: str) -> None:
     loop = asyncio.get_running_loop()
     loop.set_default_executor(ThreadPoolExecutor(WORKERS))
-    async with open_suite(server) as suite:
-        with silent_pipes(use, WORKERS + 1) as pipes:
-            calls = [asyncio.ensure_future(USES[use](suite, pipe)) for pipe in pipes]
-            await yield_until(lambda: all(pipe.begun.is_set() for pipe in pipes))
-            for call in calls:
-                call.cancel()
-            await asyncio.gather(*calls, return_exceptions=True)
-            assert_no_leaks(suite)
-            resolving = asyncio.ensure_future(loop.getaddrinfo("localhost", 80))
-            await yield_until(resolving.done)
-            assert resolving.result()
-            assert len(list_worker_threads()) == WORKERS + 1
+    with silent_pipes(use, WORKERS + 1) as pipes:
+        calls = [asyncio.ensure_future(USES[use](suite, pipe)) for pipe in pipes]
+        await yield_until(lambda: all(pipe.begun.is_set() for pipe in pipes))
+        for call in calls:
+            call.cancel()
+        await asyncio.gather(*calls, return_exceptions=True)
+        assert_no_leaks(suite)
+        resolving = asyncio.ensure_future(loop.getaddrinfo("localhost", 80))
+        await yield_until(resolving.done)
+        assert resolving.result()
+        assert len(list_worker_threads()) == WORKERS + 1
     await yield_until(lambda: not list_worker_threads())
     for pipe in pipes:
         os.close(pipe.reading if use == "read" else pipe.writing)
@@ -159,27 +151,22 @@ class OwnThreadPipe(Pipe):
         super()._record_call()
 
 
-async def test_stream_has_one_thread_and_leaves_none(server: ScriptedServer) -> None:
-    server.enqueue(SAVED)
-    server.default_responder = responses.respond(CODED)
+async def test_stream_has_one_thread_and_leaves_none(server: ScriptedServer, suite: ds.DirectSuite) -> None:
     source, destination = OwnThreadPipe(PDF), OwnThreadPipe()
-    async with open_suite(server) as suite:
-        await suite.signing.save(source)
-        await yield_until(lambda: not list_worker_threads())
-        await suite.signing.download("doc", destination)
-        await yield_until(lambda: not list_worker_threads())
+    await suite.signing.save(source)
+    await yield_until(lambda: not list_worker_threads())
+    await suite.signing.download("doc", destination)
+    await yield_until(lambda: not list_worker_threads())
     assert pybase64.b64decode(server.requests[0].body) == destination.content == PDF
     assert len(source.threads) == len(destination.threads) == 1
 
 
-async def test_failed_stream_leaves_no_thread(server: ScriptedServer) -> None:
-    server.default_responder = responses.respond(CODED)
-    async with open_suite(server) as suite:
-        with pytest.raises(OSError, match="own"):
-            await suite.signing.download("doc", Pipe(fails_after=2))
-        with pytest.raises((OSError, ds.TransportError)):
-            await suite.signing.save(Pipe(PDF, fails_after=2))
-        await yield_until(lambda: not list_worker_threads())
+async def test_failed_stream_leaves_no_thread(server: ScriptedServer, suite: ds.DirectSuite) -> None:
+    with pytest.raises(OSError, match="own"):
+        await suite.signing.download("doc", Pipe(fails_after=2))
+    with pytest.raises((OSError, ds.TransportError)):
+        await suite.signing.save(Pipe(PDF, fails_after=2))
+    await yield_until(lambda: not list_worker_threads())
 
 
 class Slow(Pipe):
@@ -195,18 +182,16 @@ class Slow(Pipe):
         return super().write(piece)
 
 
-async def test_piece_in_progress_is_completed_after_a_cancellation(server: ScriptedServer) -> None:
-    server.default_responder = responses.respond(CODED)
+async def test_piece_in_progress_is_completed_after_a_cancellation(suite: ds.DirectSuite) -> None:
     pipe = Slow()
-    async with open_suite(server) as suite:
-        call = asyncio.ensure_future(suite.signing.download("doc", pipe))
-        await yield_until(pipe.begun.is_set)
-        call.cancel()
-        await asyncio.gather(call, return_exceptions=True)
-        assert call.cancelled()
-        assert pipe.content == b""
-        pipe.released.set()
-        await yield_until(lambda: not list_worker_threads())
+    call = asyncio.ensure_future(suite.signing.download("doc", pipe))
+    await yield_until(pipe.begun.is_set)
+    call.cancel()
+    await asyncio.gather(call, return_exceptions=True)
+    assert call.cancelled()
+    assert pipe.content == b""
+    pipe.released.set()
+    await yield_until(lambda: not list_worker_threads())
     assert 0 < len(pipe.content) <= 192 * 1024
     assert PDF.startswith(pipe.content)
 

@@ -17,11 +17,11 @@ import directsuite as ds
 from directsuite.core.files import BLOCK_BYTES
 from tests.core import responses
 from tests.core.scripted_server import ScriptedServer
-from tests.core.scripted_suite import ALICE, PASSWORD, PDF, catch_error, open_suite
+from tests.core.scripted_suite import ALICE, PASSWORD, PDF, SIGNATURE, catch_error, open_suite
 from tests.core.test_blocking import list_worker_threads
 from tests.core.virtual_time import VirtualTimeLoop, yield_until
 
-from .samples import SIGNATURE, make_message
+from .samples import make_message
 
 LARGE = PDF + bytes(3 * BLOCK_BYTES)
 CODED = pybase64.b64encode(LARGE)
@@ -148,21 +148,20 @@ async def test_deadline_covers_opening_the_file_to_send(
 
 
 async def test_closing_ends_a_call_that_waits_for_its_file(
-    server: ScriptedServer, tmp_path: Path, slow_disk: threading.Event
+    suite: ds.DirectSuite, tmp_path: Path, slow_disk: threading.Event
 ) -> None:
     path = tmp_path / "a.pdf"
     path.write_bytes(PDF)
-    async with open_suite(server) as suite:
-        call = asyncio.create_task(catch_error(suite.signing.save(path)))
-        await yield_until(slow_disk.is_set)
-        await suite.aclose(grace=0)
-        await yield_until(call.done)
+    call = asyncio.create_task(catch_error(suite.signing.save(path)))
+    await yield_until(slow_disk.is_set)
+    await suite.aclose(grace=0)
+    await yield_until(call.done)
     assert type(call.result()) is ds.ClosedError
     assert call.result().outcome is ds.Outcome.NOT_SENT
 
 
 async def test_time_out_error_of_a_source_is_raised_unchanged(
-    server: ScriptedServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    server: ScriptedServer, suite: ds.DirectSuite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def access(*_: object) -> bool:
         raise TimeoutError(110, "the file server does not respond")
@@ -170,15 +169,13 @@ async def test_time_out_error_of_a_source_is_raised_unchanged(
     path = tmp_path / "a.pdf"
     path.write_bytes(PDF)
     monkeypatch.setattr(os, "access", access)
-    async with open_suite(server) as suite:
-        with pytest.raises(TimeoutError, match="the file server does not respond"):
-            await suite.signing.save(path)
+    with pytest.raises(TimeoutError, match="the file server does not respond"):
+        await suite.signing.save(path)
 
 
 async def test_one_file_object_may_be_sent_by_several_calls_at_once(server: ScriptedServer, tmp_path: Path) -> None:
     path = tmp_path / "large.pdf"
     path.write_bytes(LARGE)
-    server.default_responder = responses.respond({"success": True, "smtpId": "1"})
     with path.open("rb") as file:
         message = make_message(ds.Attachment.from_file(file, content_type="application/pdf"))
         async with open_suite(server) as suite:
@@ -188,7 +185,7 @@ async def test_one_file_object_may_be_sent_by_several_calls_at_once(server: Scri
 
 
 async def test_path_is_read_and_written_in_threads(
-    server: ScriptedServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    server: ScriptedServer, suite: ds.DirectSuite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     used: dict[str, set[bool]] = {}
     loop_thread = threading.get_ident()
@@ -205,9 +202,8 @@ async def test_path_is_read_and_written_in_threads(
     server.enqueue(responses.respond({"identifier": "doc"}), responses.respond(CODED))
     for name in ("open", "stat", "is_dir", "replace"):
         monkeypatch.setattr(Path, name, watched(name, getattr(Path, name)))
-    async with open_suite(server) as suite:
-        await suite.signing.save(source)
-        await suite.signing.download("doc", tmp_path / "copy.pdf")
+    await suite.signing.save(source)
+    await suite.signing.download("doc", tmp_path / "copy.pdf")
     monkeypatch.undo()
     assert used == {name: {False} for name in ("open", "stat", "is_dir", "replace")}
     assert (tmp_path / "copy.pdf").read_bytes() == LARGE

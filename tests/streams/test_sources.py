@@ -16,9 +16,9 @@ import directsuite as ds
 from directsuite.core.files import PIECE_BYTES
 from tests.core import responses
 from tests.core.scripted_server import Exchange, ScriptedServer
-from tests.core.scripted_suite import ALICE, PASSWORD, TWO_ATTEMPTS_POLICY, catch_error, open_suite
+from tests.core.scripted_suite import ALICE, PASSWORD, TWO_ATTEMPTS_POLICY, catch_error, expect_error, open_suite
 
-from .samples import PDF, SAVED, Pipe, make_message, stream
+from .samples import PDF, Pipe, make_message, stream
 
 
 class OnlyRead:
@@ -38,11 +38,8 @@ class AsyncReader:
         return PDF
 
 
-class SeeksSilently:
+class SeeksSilently(OnlyRead):
     """A file whose `seek` returns None."""
-
-    def __init__(self) -> None:
-        self._content = io.BytesIO(PDF)
 
     def seekable(self) -> bool:
         return True
@@ -52,9 +49,6 @@ class SeeksSilently:
 
     def seek(self, *where: int) -> None:
         self._content.seek(*where)
-
-    def read(self, size: int, /) -> bytes:
-        return self._content.read(size)
 
 
 def on_disk(folder: Path) -> Path:
@@ -73,7 +67,7 @@ SOURCES: dict[str, tuple[Callable[[Path], Any], bool]] = {
     "pipe": (lambda _: Pipe(PDF), False),
     "buffered pipe": (lambda _: io.BufferedReader(Pipe(PDF)), False),
     "only read": (lambda _: OnlyRead(PDF), False),
-    "seek that returns None": (lambda _: SeeksSilently(), False),
+    "seek that returns None": (lambda _: SeeksSilently(PDF), False),
     "stream": (lambda _: stream(PDF), False),
     "stream of small pieces": (lambda _: stream(PDF, 997), False),
     "stream of one piece": (lambda _: stream(PDF, len(PDF)), False),
@@ -83,7 +77,6 @@ SOURCES: dict[str, tuple[Callable[[Path], Any], bool]] = {
 @pytest.mark.parametrize("kind", SOURCES)
 async def test_source_arrives_complete(server: ScriptedServer, tmp_path: Path, kind: str) -> None:
     make, sized = SOURCES[kind]
-    server.default_responder = SAVED
     async with open_suite(server) as suite:
         await suite.signing.save(make(tmp_path))
     assert pybase64.b64decode(server.requests[0].body, validate=True) == PDF
@@ -96,7 +89,6 @@ async def test_source_arrives_complete(server: ScriptedServer, tmp_path: Path, k
 async def test_replayable_source_is_sent_again(server: ScriptedServer, tmp_path: Path, kind: str) -> None:
     make, again = SOURCES[kind]
     server.enqueue(responses.reset)
-    server.default_responder = SAVED
     async with open_suite(server) as suite:
         if again:
             await suite.signing.save(make(tmp_path))
@@ -105,23 +97,19 @@ async def test_replayable_source_is_sent_again(server: ScriptedServer, tmp_path:
             assert (await catch_error(suite.signing.save(make(tmp_path)))).attempts == 1
 
 
-async def test_file_is_sent_from_its_position_and_stays_open(server: ScriptedServer) -> None:
+async def test_file_is_sent_from_its_position_and_stays_open(server: ScriptedServer, suite: ds.DirectSuite) -> None:
     file = io.BytesIO(b"before" + PDF)
     file.seek(6)
     server.enqueue(responses.reset)
-    server.default_responder = SAVED
-    async with open_suite(server) as suite:
-        await suite.signing.save(file)
+    await suite.signing.save(file)
     assert [pybase64.b64decode(request.body) for request in server.requests] == [PDF, PDF]
     assert not file.closed
 
 
 @pytest.mark.parametrize("size", [1, 1000, PIECE_BYTES, PIECE_BYTES + 1, 500_009])
-async def test_size_given_is_the_length_announced(server: ScriptedServer, size: int) -> None:
+async def test_size_given_is_the_length_announced(server: ScriptedServer, suite: ds.DirectSuite, size: int) -> None:
     content = b"%PDF-" + os.urandom(size)
-    server.default_responder = SAVED
-    async with open_suite(server) as suite:
-        await suite.signing.save(stream(content), size=len(content))
+    await suite.signing.save(stream(content), size=len(content))
     assert int(server.requests[0].headers["content-length"]) == len(server.requests[0].body)
     assert pybase64.b64decode(server.requests[0].body) == content
 
@@ -130,15 +118,13 @@ async def test_size_given_is_the_length_announced(server: ScriptedServer, size: 
 @pytest.mark.parametrize("pieces", [1, 1000, PIECE_BYTES, 10**7])
 @pytest.mark.parametrize("off", [-1, -200_000, 1, 3, 200_000])
 async def test_source_of_another_size_never_completes_its_request(
-    server: ScriptedServer, off: int, pieces: int
+    server: ScriptedServer, suite: ds.DirectSuite, off: int, pieces: int
 ) -> None:
     content = PDF if pieces > 1 else PDF[:200]
     size = max(len(content) - off, 9)
     if size == len(content):
         pytest.skip("no other size")
-    server.default_responder = SAVED
-    async with open_suite(server) as suite:
-        error = await catch_error(suite.signing.save(stream(content, pieces), size=size))
+    error = await catch_error(suite.signing.save(stream(content, pieces), size=size))
     assert (type(error), error.outcome) == (ds.TransportError, ds.Outcome.FAILED)
     assert len(server.requests) <= 1
     assert all(request.body == b"" for request in server.requests)  # the body is incomplete
@@ -165,15 +151,13 @@ def _standing(content: bytes, position: int) -> io.BytesIO:
 @pytest.mark.parametrize("kind", NOT_PDF)
 async def test_invalid_pdf_is_rejected_before_anything_is_sent(server: ScriptedServer, kind: str) -> None:
     async with open_suite(server) as suite:
-        error = await catch_error(suite.signing.save(NOT_PDF[kind]()))
-    assert isinstance(error, ds.InvalidArgumentError)
+        error = await expect_error(ds.InvalidArgumentError, suite.signing.save(NOT_PDF[kind]()))
     assert error.parameter == "pdf"
     assert server.requests == []
 
 
 async def test_magic_may_stand_anywhere_in_the_first_kb_of_a_stream(server: ScriptedServer) -> None:
     content = bytes(1019) + b"%PDF-1.7"
-    server.default_responder = SAVED
     async with open_suite(server) as suite:
         await suite.signing.save(stream(content, 10))
     assert pybase64.b64decode(server.requests[0].body) == content
@@ -213,8 +197,7 @@ REJECTED: list[tuple[Any, Any, str]] = [
 @pytest.mark.parametrize(("source", "size", "parameter"), REJECTED)
 async def test_invalid_source_is_rejected(server: ScriptedServer, source: Any, size: Any, parameter: str) -> None:
     async with open_suite(server) as suite:
-        error = await catch_error(suite.signing.save(source, size=size))
-    assert isinstance(error, ds.InvalidArgumentError)
+        error = await expect_error(ds.InvalidArgumentError, suite.signing.save(source, size=size))
     assert error.parameter == parameter
     assert server.requests == []
 
@@ -228,7 +211,6 @@ async def test_attachments_of_files_and_streams_arrive_complete(server: Scripted
         ds.Attachment.from_stream(stream(PDF), filename="c", size=len(PDF)),
         ds.Attachment(content=PDF, content_type="a/b", filename="d"),
     ]
-    server.default_responder = SAVED
     async with open_suite(server, retry=TWO_ATTEMPTS_POLICY) as suite:
         await suite.mailbox(ALICE, PASSWORD).send(make_message(*attachments))
     entries = server.requests[0].document["message"]["attachmentList"]
@@ -242,11 +224,9 @@ async def test_attachments_of_files_and_streams_arrive_complete(server: Scripted
 
 async def test_stream_that_was_sent_is_not_sent_again_as_an_empty_one(server: ScriptedServer) -> None:
     letter = make_message(ds.Attachment.from_stream(stream(PDF), filename="a"))
-    server.default_responder = SAVED
     async with open_suite(server) as suite:
         await suite.mailbox(ALICE, PASSWORD).send(letter)
-        error = await catch_error(suite.mailbox(ALICE, PASSWORD).send(letter))
-    assert isinstance(error, ds.InvalidArgumentError)
+        await expect_error(ds.InvalidArgumentError, suite.mailbox(ALICE, PASSWORD).send(letter))
     assert len(server.requests) == 1
 
 
@@ -267,8 +247,7 @@ async def test_file_that_is_removed_before_another_attempt_is_missing(server: Sc
 
     server.enqueue(remove)
     async with open_suite(server, retry=TWO_ATTEMPTS_POLICY) as suite:
-        error = await catch_error(suite.signing.save(path))
-    assert isinstance(error, ds.MissingFileError)
+        error = await expect_error(ds.MissingFileError, suite.signing.save(path))
     assert (error.filename, error.outcome) == (str(path), ds.Outcome.FAILED)
     assert "Ada" not in str(error)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import math
 from typing import Any
 
@@ -70,8 +69,9 @@ async def test_other_token_type_is_rejected_immediately(
     service: TokenService, token_type: Any, accepted_type: str | None
 ) -> None:
     grant = service.make_client_credentials(token_type=accepted_type)
-    error = await service.fail(responses.respond(GOOD | {"token_type": token_type}), grant=grant)
-    assert isinstance(error, ds.ResponseDecodeError)
+    error = await service.fail(
+        ds.ResponseDecodeError, responses.respond(GOOD | {"token_type": token_type}), grant=grant
+    )
     assert (error.path, error.operation) == ("$.token_type", "token")
     assert "pass that name to the grant as token_type" in str(error)
     assert len(service.server.requests) == 1
@@ -89,15 +89,13 @@ async def test_other_token_type_is_rejected_immediately(
     ],
 )
 async def test_unreadable_response_names_the_place(service: TokenService, body: Any, path: str) -> None:
-    error = await service.fail(*[responses.respond(body)] * 9)
-    assert isinstance(error, ds.ResponseDecodeError)
+    error = await service.fail(ds.ResponseDecodeError, *[responses.respond(body)] * 9)
     assert error.path == path
 
 
 async def test_huge_response_is_broken_off_and_not_requested_again(service: TokenService) -> None:
     huge = b" " * (endpoint.MAX_RESPONSE_BYTES + 1) + responses.encode_body(GOOD)
-    error = await service.fail(responses.respond(huge))
-    assert isinstance(error, ds.ResponseDecodeError)
+    error = await service.fail(ds.ResponseDecodeError, responses.respond(huge))
     assert error.too_large
     assert len(service.server.requests) == 1
 
@@ -105,13 +103,10 @@ async def test_huge_response_is_broken_off_and_not_requested_again(service: Toke
 async def test_response_that_drips_ends_with_the_time_of_a_token_request(service: TokenService) -> None:
     drops = [piece for _ in range(100) for piece in (b" ", responses.Pause(1))]
     drip: Responder = responses.respond_in_chunks(*drops)
-    began = asyncio.get_running_loop().time()
-    error = await service.fail(*[drip] * 9, timeout=300, retry=ds.RetryPolicy.none())
-    assert asyncio.get_running_loop().time() - began <= 60
-    assert isinstance(error, ds.TransportError)
+    error = await service.fail(ds.ConnectionLostError, *[drip] * 9, timeout=300, retry=ds.RetryPolicy.none())
+    assert error.elapsed <= 60
     assert error.operation == "token"
 
 
 async def test_token_that_no_header_can_carry_is_rejected(service: TokenService) -> None:
-    error = await service.fail(responses.respond(GOOD | {"access_token": "two\r\nlines"}))
-    assert type(error) is ds.ConfigurationError
+    await service.fail(ds.ConfigurationError, responses.respond(GOOD | {"access_token": "two\r\nlines"}))

@@ -10,9 +10,9 @@ import pytest
 import directsuite as ds
 from directsuite.cli.errors import exit_for_error
 from directsuite.oauth.endpoint import CODES
-from tests.core import responses
+from tests.core import api, responses
 from tests.core.scripted_server import Responder
-from tests.core.scripted_suite import FLATTEN, GET_DOC_INFO, ApiCall, catch_error
+from tests.core.scripted_suite import catch_error, expect_error
 from tests.core.virtual_time import measure_elapsed, yield_to_loop, yield_until
 from tests.guides.documents import read_document
 
@@ -62,23 +62,14 @@ async def test_pause_of_the_token_endpoint_that_is_longer_than_the_time_left_is_
         assert error.advice == ""
 
 
-async def test_late_401_is_replayed_once_with_a_fresh_token(service: TokenService) -> None:
-    async with service.open() as suite:
-        await fetch(suite)
-        service.valid.clear()
-        raw = await suite.signing.with_raw_response.get_doc_info("doc")
-    assert (raw.attempts, service.issued) == (2, 2)
-
-
 async def test_deadline_during_a_pause_of_the_token_endpoint_says_when_the_next_request_is_due(
     service: TokenService,
 ) -> None:
     unavailable = {"error": "temporarily_unavailable"}
     service.script = [responses.respond(unavailable, 503, Retry_After="30")]
     async with service.open(leaky=True) as suite:
-        error = await catch_error(GET_DOC_INFO.call(suite.with_options(timeout=10)))
-        assert (await catch_error(GET_DOC_INFO.call(suite.with_options(timeout=5)))).retry_after == pytest.approx(15)
-    assert type(error) is ds.DeadlineExceededError
+        error = await expect_error(ds.DeadlineExceededError, api.GET_DOC_INFO(suite.with_options(timeout=10)))
+        assert (await catch_error(api.GET_DOC_INFO(suite.with_options(timeout=5)))).retry_after == pytest.approx(15)
     assert error.explanation.startswith("the call's time is up: the next fetch of a token is due in 20 s. The last one")
     assert isinstance(error.__cause__, ds.ServerError)
 
@@ -89,23 +80,6 @@ async def test_call_waits_for_the_end_of_the_back_off(service: TokenService) -> 
         assert (await catch_error(fetch(suite))).operation == "token"
         assert await measure_elapsed(fetch(suite)) == pytest.approx(1, abs=0.1)
     assert service.issued == 1
-
-
-async def test_call_does_not_wait_if_the_client_was_rejected(service: TokenService) -> None:
-    service.script = [make_rejection("invalid_client", 401)]
-    async with service.open() as suite:
-        for _ in range(3):
-            assert await measure_elapsed(catch_error(fetch(suite))) == 0
-    assert len(service.server.requests) == 1
-
-
-@pytest.mark.parametrize(("age", "issued"), [(3539, 1), (3541, 2)])
-async def test_token_is_renewed_a_minute_before_its_end(service: TokenService, age: float, issued: int) -> None:
-    async with service.open() as suite:
-        await fetch(suite)
-        await asyncio.sleep(age)
-        await fetch(suite)
-        await yield_until(lambda: service.issued == issued and not suite._session.calls)
 
 
 async def test_token_goes_through_while_all_connections_are_held(service: TokenService) -> None:
@@ -149,12 +123,12 @@ async def test_lost_token_is_requested_again(service: TokenService, lost: str) -
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("ask", [GET_DOC_INFO, FLATTEN], ids=str)
+@pytest.mark.parametrize("ask", [api.GET_DOC_INFO, api.FLATTEN], ids=str)
 @pytest.mark.parametrize("lost", LOST)
-async def test_lost_token_leaves_the_call_unsent(service: TokenService, lost: str, ask: ApiCall) -> None:
+async def test_lost_token_leaves_the_call_unsent(service: TokenService, lost: str, ask: api.ApiCall) -> None:
     service.script = [LOST[lost]] * 9
     async with service.open(leaky=True) as suite:
-        error = await catch_error(ask.call(suite))
+        error = await catch_error(ask(suite))
     assert not isinstance(error, ds.OutcomeUnknownError)
     assert error.outcome in (ds.Outcome.NOT_SENT, ds.Outcome.REJECTED)
     assert len(service.forms) == len(service.server.requests)
@@ -179,9 +153,8 @@ async def test_retry_after_of_the_token_endpoint_is_waited_for(service: TokenSer
 async def test_rejection_is_reported_by_code_and_not_retried(
     service: TokenService, code: str, status: int, error: type[ds.ServiceError]
 ) -> None:
-    failure = await service.fail(make_rejection(code, status))
-    assert isinstance(failure, ds.ServiceError)
-    assert (type(failure), failure.code, failure.status) == (error, code, status)
+    failure = await service.fail(error, make_rejection(code, status))
+    assert (failure.code, failure.status) == (code, status)
     assert (failure.operation, failure.service, failure.outcome) == ("token", "oauth", ds.Outcome.FAILED)
     assert f"({code})" in str(failure)
     assert failure.advice == ("check client_id and client_secret" if code == "invalid_client" else "")
@@ -215,8 +188,7 @@ async def test_rejection_is_reported_as_the_guide_says(
     rejection = make_rejection(case, status)
     if case == "redirect" or case.isdigit():
         rejection = responses.respond(b"", 302 if case == "redirect" else int(case), Location="https://example.test/")
-    failure = await service.fail(*[rejection] * 4)
-    assert type(failure) is getattr(ds, error)
+    failure = await service.fail(getattr(ds, error), *[rejection] * 4)
     assert failure.operation == "token"
     assert failure.outcome is not ds.Outcome.UNKNOWN
     assert (len(service.forms) > 1) == (repeated == "yes" or status == 500)
@@ -248,20 +220,18 @@ async def test_rejection_is_reported_as_the_guide_says(
 async def test_rejection_without_a_code_of_the_rfc_is_reported_by_its_status(
     service: TokenService, responder: Responder, error: type[ds.ServiceError], text: str
 ) -> None:
-    failure = await service.fail(responder)
-    assert isinstance(failure, ds.ServiceError)
-    assert (type(failure), failure.code) == (error, None)
+    failure = await service.fail(error, responder)
+    assert failure.code is None
     assert text in str(failure)
     assert len(service.server.requests) == 1
 
 
-@pytest.mark.parametrize("circuit_failures", [1, 20])
+@pytest.mark.parametrize(("circuit_failures", "kind"), [(1, ds.CircuitOpenError), (20, ds.ConnectFailedError)])
 async def test_token_endpoint_without_connection_is_named_with_its_setting(
-    service: TokenService, circuit_failures: int
+    service: TokenService, circuit_failures: int, kind: type[ds.ConnectFailedError]
 ) -> None:
     grant = ds.ClientCredentials("http://127.0.0.1:9/token", "client", "secret")
-    failure = await service.fail(grant=grant, circuit_failures=circuit_failures)
-    assert isinstance(failure, ds.ConnectFailedError)
+    failure = await service.fail(kind, grant=grant, circuit_failures=circuit_failures)
     assert "no connection to the token endpoint (Connection refused)" in str(failure)
     assert "; GetDocInfo was not sent: check the setting token_url (" in str(failure)
     assert "nothing was sent" not in exit_for_error(failure)[1]
@@ -277,9 +247,11 @@ async def test_call_that_was_sent_before_its_token_was_rejected_is_not_called_un
     assert "was not sent" not in str(failure)
 
 
-async def test_token_rejected_once_is_not_requested_by_each_caller(service: TokenService) -> None:
+async def test_token_rejected_once_is_not_requested_by_each_caller_and_not_waited_for(service: TokenService) -> None:
     service.script = [make_rejection("invalid_client", 401)]
     async with service.open() as suite:
+        for _ in range(3):
+            assert await measure_elapsed(catch_error(fetch(suite))) == 0
         errors = await asyncio.gather(*(catch_error(fetch(suite)) for _ in range(100)))
     assert {type(error) for error in errors} == {ds.AuthenticationError}
     assert len(service.server.requests) == 1

@@ -9,8 +9,8 @@ import pytest
 
 import directsuite as ds
 from directsuite.oauth.grants import Grant
-from tests.core import responses
-from tests.core.scripted_suite import GET_MESSAGE_COUNT, catch_error
+from tests.core import api, responses
+from tests.core.scripted_suite import catch_error
 from tests.core.virtual_time import measure_elapsed, yield_to_loop, yield_until
 
 from .token_service import RotationRecorder, TokenService, fetch
@@ -110,24 +110,10 @@ async def test_nothing_is_waited_for_between_renewals(service: TokenService) -> 
     async with service.open(service.make_refresh_token(), keep_alive=True, leaky=True) as suite:
         await fetch(suite)
         service.server.default_responder = responses.never_respond
-        caller = asyncio.create_task(catch_error(GET_MESSAGE_COUNT.call(suite)))
+        caller = asyncio.create_task(catch_error(api.GET_MESSAGE_COUNT(suite)))
         await yield_until(lambda: service.server.busy == 1)
         assert await measure_elapsed(suite.aclose(grace=0)) == 0
         await caller
-
-
-async def test_no_request_begins_while_closing_waits(service: TokenService) -> None:
-    service.script = [partial(service.issue, delay=2), responses.never_respond]
-    async with service.open(service.make_refresh_token(), leaky=True) as suite:
-        waiting = [asyncio.create_task(catch_error(fetch(suite))) for _ in range(3)]
-        await yield_until(lambda: service.issued == 1)
-        closing = asyncio.create_task(suite.aclose(grace=0))
-        await yield_to_loop()
-        late = await catch_error(fetch(suite))
-        await closing
-        errors = [late, *await asyncio.gather(*waiting)]
-    assert {type(error) for error in errors} == {ds.ClosedError}
-    assert len(service.server.requests) == 1
 
 
 @pytest.mark.parametrize(("cancellations", "waited"), [(1, 2), (2, 0)])

@@ -14,7 +14,7 @@ import directsuite as ds
 from directsuite.oauth.grants import ClientAuth, Grant, OnRotated
 from tests.core import responses
 from tests.core.scripted_server import Exchange, Responder, ScriptedServer
-from tests.core.scripted_suite import catch_error, open_suite
+from tests.core.scripted_suite import E, expect_error, open_suite
 
 CLIENT = "the-client"
 CLIENT_SECRET = "sentinel-of-a-client-secret"
@@ -89,11 +89,11 @@ class TokenService:
         """Open a suite with this grant. None: client credentials."""
         return open_suite(self.server, token=grant or self.make_client_credentials(), **options)
 
-    async def fail(self, *script: Responder, grant: Grant | None = None, **options: Any) -> ds.DirectSuiteError:
-        """Return the error of a call whose token requests get these responses."""
+    async def fail(self, kind: type[E], *script: Responder, grant: Grant | None = None, **options: Any) -> E:
+        """Return the error of a call whose token requests get these responses, which must be of this class."""
         self.script = [*script]
         async with self.open(grant, leaky=True, **options) as suite:
-            return await catch_error(fetch(suite))
+            return await expect_error(kind, fetch(suite))
 
     def make_client_credentials(self, **others: Any) -> ds.ClientCredentials:
         return ds.ClientCredentials(self.token_url, CLIENT, CLIENT_SECRET, **others)
