@@ -135,12 +135,8 @@ def respond_to_verification(verification: Responder, responder: Responder) -> Re
 
 
 def _respond_raw(answer: str) -> Responder:
-    async def responder(exchange: Exchange) -> None:
-        await exchange.read()
-        await exchange.write(answer.replace("\n", "\r\n").replace("@", _ALL_SENTINELS).encode())
-        exchange.close()
-
-    return responder
+    content = answer.replace("\n", "\r\n").replace("@", _ALL_SENTINELS).encode()
+    return responses.close_after(responses.send_raw(content))
 
 
 def _make_rejection(status: int, **members: Any) -> Responder:

@@ -100,16 +100,7 @@ class CallContext:
     upload_states: list[str] = attrs.Factory(list[str])
     sources: list[AsyncGenerator[bytes]] = attrs.Factory(list[AsyncGenerator[bytes]])
     fetches: int = 0
-    _suite: ds.DirectSuite | None = None
-
-    @property
-    def suite(self) -> ds.DirectSuite:
-        assert self._suite is not None
-        return self._suite
-
-    @suite.setter
-    def suite(self, suite: ds.DirectSuite) -> None:
-        self._suite = suite
+    suite: ds.DirectSuite = attrs.field(init=False)
 
     @property
     def box(self) -> ds.Mailbox:
@@ -137,7 +128,7 @@ class CallContext:
         finally:
             self.upload_states[place] = "closed"
 
-    def start_other_call(self, caller: Coroutine[Any, Any, Any]) -> None:
+    async def start_other_call(self, caller: Coroutine[Any, Any, Any]) -> None:
         self.other_tasks.append(asyncio.create_task(caller))
 
 
@@ -185,23 +176,15 @@ async def _get_patient_address(context: CallContext) -> object:
     return await context.suite.registration.get_patient_address_by_username("direct.example.test", "ada")
 
 
-async def _fetch_token_first(context: CallContext) -> None:
-    await context.suite.signing.get_doc_info("doc")
-
-
-async def _start_other_token_user(context: CallContext) -> None:
-    context.start_other_call(context.suite.signing.get_doc_info("other"))
-
-
-async def _start_other_session_user(context: CallContext) -> None:
-    context.start_other_call(_get_patient_address(context))
+def _get_document(context: CallContext) -> Coroutine[Any, Any, object]:
+    return context.suite.signing.get_doc_info("doc")
 
 
 async def _occupy_connection(context: CallContext) -> None:
     context.server.enqueue(responses.delay(1, context.server.default_responder))
-    context.start_other_call(context.box.get_message_count())
+    await context.start_other_call(_count(context))
     await asyncio.sleep(0.1)
-    asyncio.get_running_loop().call_later(0.5, lambda: context.start_other_call(context.box.get_message_count()))
+    asyncio.get_running_loop().call_later(0.5, lambda: context.other_tasks.append(asyncio.create_task(_count(context))))
 
 
 def _count(context: CallContext) -> Coroutine[Any, Any, object]:
@@ -228,12 +211,16 @@ INTERRUPT_CASES = [
     InterruptCase(
         name="flatten with a token to fetch",
         call=_flatten,
-        before=_start_other_token_user,
+        before=lambda context: context.start_other_call(_get_document(context)),
         effect=_FLATTEN_EFFECT,
         renewable=True,
         pause=1,
     ),
-    InterruptCase(name="registration that logs in", call=_get_patient_address, before=_start_other_session_user),
+    InterruptCase(
+        name="registration that logs in",
+        call=_get_patient_address,
+        before=lambda context: context.start_other_call(_get_patient_address(context)),
+    ),
     InterruptCase(name="login", call=lambda context: context.suite.registration.login()),
     InterruptCase(
         name="tried again",
@@ -259,7 +246,7 @@ INTERRUPT_CASES = [
     InterruptCase(
         name="token refused",
         call=_flatten,
-        before=_fetch_token_first,
+        before=_get_document,
         script=lambda _: [responses.respond(b"", 401)],
         effect=_FLATTEN_EFFECT,
         renewable=True,

@@ -13,6 +13,7 @@ import pytest
 
 import directsuite as ds
 from directsuite.messaging import send_once
+from tests.core.scripted_suite import expect_error
 
 from .verification_scenario import ALICE, VerificationScenario
 
@@ -35,11 +36,9 @@ async def test_lost_response_is_confirmed_by_message_in_sent_folder(scenario: Ve
 
 
 async def test_resending_needs_a_server_that_was_seen_to_show_request_ids(scenario: VerificationScenario) -> None:
-    scenario.sandbox.inject_fault("SendWithHeader", "reset_before")
-    with pytest.raises(ds.OutcomeUnknownError) as caught:
-        await scenario.box.send_once(MESSAGE, resend=True)
+    error = await scenario.lose("SendWithHeader", "reset_before", scenario.box.send_once(MESSAGE, resend=True))
     assert await count_sends(scenario) == 0
-    assert "INBOX.Sent" in caught.value.how_to_find_out
+    assert "INBOX.Sent" in error.how_to_find_out
 
     await scenario.box.send_once(MESSAGE, key="another")
     scenario.sandbox.inject_fault("SendWithHeader", "reset_before")
@@ -76,9 +75,8 @@ async def test_key_is_not_readable_in_the_message(scenario: VerificationScenario
 async def test_send_once_rejects_what_would_break_its_promise(
     scenario: VerificationScenario, message: ds.Message, since: datetime | None, parameter: str
 ) -> None:
-    with pytest.raises(ds.InvalidArgumentError) as caught:
-        await scenario.box.send_once(message, key="result-17", since=since)
-    assert caught.value.parameter == parameter
+    error = await expect_error(ds.InvalidArgumentError, scenario.box.send_once(message, key="result-17", since=since))
+    assert error.parameter == parameter
     assert await count_sends(scenario) == 0
 
 
@@ -106,22 +104,18 @@ async def _lands(world: VerificationScenario) -> None:
 async def test_server_that_shows_no_request_ids_gets_no_second_message(
     scenario: VerificationScenario, began: datetime
 ) -> None:
-    scenario.sandbox.inject_fault("SendWithHeader", "reset_after")
-    with pytest.raises(ds.OutcomeUnknownError):
-        await scenario.box.send_once(MESSAGE, key=KEY)
-    with pytest.raises(ds.OutcomeUnknownError) as caught:
-        await scenario.box.send_once(MESSAGE, key=KEY, since=began)
+    await scenario.lose("SendWithHeader", "reset_after", scenario.box.send_once(MESSAGE, key=KEY))
+    error = await expect_error(ds.OutcomeUnknownError, scenario.box.send_once(MESSAGE, key=KEY, since=began))
     assert await count_sends(scenario) == 1
-    assert caught.value.looked
-    assert "without since" in caught.value.how_to_find_out
+    assert error.looked
+    assert "without since" in error.how_to_find_out
 
 
 async def test_messages_without_request_id_prove_nothing_about_server(
     scenario: VerificationScenario, began: datetime
 ) -> None:
     await scenario.box.send(MESSAGE)
-    with pytest.raises(ds.OutcomeUnknownError):
-        await scenario.box.send_once(MESSAGE, key=KEY, since=began)
+    await expect_error(ds.OutcomeUnknownError, scenario.box.send_once(MESSAGE, key=KEY, since=began))
     assert await count_sends(scenario) == 0
 
 
@@ -145,8 +139,7 @@ async def test_late_request_that_is_not_recognized_leaves_it_open(
     scenario: VerificationScenario, began: datetime
 ) -> None:
     scenario.clock.actions_during_waits = [lambda: _lands(scenario)]
-    with pytest.raises(ds.OutcomeUnknownError):
-        await scenario.box.send_once(MESSAGE, key=KEY, since=began)
+    await expect_error(ds.OutcomeUnknownError, scenario.box.send_once(MESSAGE, key=KEY, since=began))
     assert await count_sends(scenario) == 1
 
 
@@ -224,9 +217,8 @@ async def test_search_that_does_not_end_is_reported_and_nothing_is_sent(
     scenario: VerificationScenario, began: datetime, act: Act, error: type[ds.DirectSuiteError]
 ) -> None:
     scenario.clock.actions_during_waits = [lambda: act(scenario)]
-    with pytest.raises(error) as caught:
-        await scenario.box.send_once(MESSAGE, key=KEY, since=began)
-    assert not getattr(caught.value, "looked", False)
+    failure = await expect_error(error, scenario.box.send_once(MESSAGE, key=KEY, since=began))
+    assert not getattr(failure, "looked", False)
     assert await count_sends(scenario) == 0
 
 
@@ -268,8 +260,7 @@ async def test_suite_that_closes_before_the_second_send_leaves_the_first_open(re
         closing.append(asyncio.create_task(resending.suite.aclose(grace=60)))
 
     resending.clock.actions_during_waits = [close]
-    with pytest.raises(ds.OutcomeUnknownError):
-        await resending.box.send_once(MESSAGE, key="this", resend=True)
+    await expect_error(ds.OutcomeUnknownError, resending.box.send_once(MESSAGE, key="this", resend=True))
     await closing[0]
 
 
@@ -284,9 +275,8 @@ async def test_attachment_that_is_gone_by_then_leaves_the_first_send_open(
         file.unlink()
 
     resending.clock.actions_during_waits = [removed]
-    with pytest.raises(ds.OutcomeUnknownError) as caught:
-        await resending.box.send_once(message, key="this", resend=True)
-    assert isinstance(caught.value.__cause__, ds.InvalidArgumentError | OSError)
+    error = await expect_error(ds.OutcomeUnknownError, resending.box.send_once(message, key="this", resend=True))
+    assert isinstance(error.__cause__, ds.InvalidArgumentError | OSError)
 
 
 async def test_lost_request_is_reported_although_the_second_succeeded(resending: VerificationScenario) -> None:

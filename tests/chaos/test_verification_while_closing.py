@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import directsuite as ds
+from tests.core.scripted_suite import expect_error
 from tests.core.virtual_time import yield_until
 
 from .verification_scenario import ALICE, DOMAIN, VerificationScenario
@@ -73,8 +74,7 @@ async def test_closing_suite_still_verifies_its_calls(
     scenario.sandbox._faults.stopped = True  # the hanging connection is cut
     assert await calling
     await closing
-    with pytest.raises(ds.ClosedError):
-        await scenario.signing.get_doc_info("d")
+    await expect_error(ds.ClosedError, scenario.signing.get_doc_info("d"))
 
 
 REPEATED: dict[str, Callable[[ds.Mailbox], Awaitable[None]]] = {

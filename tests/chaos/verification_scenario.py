@@ -13,6 +13,7 @@ import attrs
 import directsuite as ds
 from directsuite.sandbox import Sandbox
 from directsuite.sandbox.server import DEMO_LOGIN
+from tests.core.scripted_suite import expect_error
 from tests.integration.documents import make_consent_form
 from tests.integration.scenario import LoopTime
 
@@ -61,6 +62,11 @@ class VerificationScenario:
 
     async def count_effects(self, operation: str) -> int:
         return len(await self.sandbox.ledger(operation))
+
+    async def lose(self, operation: str, fault: str, call: Awaitable[object]) -> ds.OutcomeUnknownError:
+        """Return the error of a call whose request or response gets lost, and whose outcome stays unknown."""
+        self.sandbox.inject_fault(operation, fault)
+        return await expect_error(ds.OutcomeUnknownError, call)
 
     def count_requests(self, operation: str) -> int:
         """Return the number of a rule that counts the requests of an operation."""
