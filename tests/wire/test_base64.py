@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64 as standard
 from collections.abc import Sequence
-from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -12,6 +11,8 @@ from hypothesis import strategies as st
 
 from directsuite.wire import base64
 from directsuite.wire.parsing import MismatchError
+
+from .split_documents import split_at
 
 GARBAGE = [
     b"Q",
@@ -27,11 +28,6 @@ GARBAGE = [
     b"QQ==!",
     b"\xff\xff\xff\xff",
 ]
-
-
-def _cut(text: bytes, cuts: list[int]) -> list[bytes]:
-    edges = [0, *sorted(cut % (len(text) + 1) for cut in cuts), len(text)]
-    return [text[start:end] for start, end in pairwise(edges)]
 
 
 def _decoded(pieces: Sequence[bytes | memoryview]) -> bytes:
@@ -52,13 +48,13 @@ def test_whole_texts_are_those_of_the_standard_library(content: bytes) -> None:
 @given(st.binary(max_size=200), st.lists(st.integers(min_value=0)))
 def test_encoded_pieces_are_the_encoded_content(content: bytes, cuts: list[int]) -> None:
     encoder = base64.Encoder()
-    pieces = [encoder.feed(piece) for piece in _cut(content, cuts)]
+    pieces = [encoder.feed(piece) for piece in split_at(content, cuts)]
     assert b"".join(pieces) + encoder.finish() == standard.b64encode(content)
 
 
 @given(st.binary(max_size=20), st.lists(st.integers(min_value=0)))
 def test_byte_order_mark_before_a_stream_is_removed(content: bytes, cuts: list[int]) -> None:
-    pieces = _cut(b"\xef\xbb\xbf" + standard.b64encode(content), cuts)
+    pieces = split_at(b"\xef\xbb\xbf" + standard.b64encode(content), cuts)
     assert _decoded(pieces) == _decoded([memoryview(piece) for piece in pieces]) == content
 
 
@@ -68,14 +64,14 @@ def test_byte_order_mark_before_a_stream_is_removed(content: bytes, cuts: list[i
 @given(st.lists(st.integers(min_value=0)))
 def test_a_byte_order_mark_elsewhere_is_rejected(text: bytes, cuts: list[int]) -> None:
     with pytest.raises(MismatchError):
-        _decoded(_cut(text, cuts))
+        _decoded(split_at(text, cuts))
 
 
 @given(st.binary(max_size=300), st.lists(st.integers(min_value=0)), st.sampled_from([b"\r\n", b"\n", b" \t\r\n"]))
 def test_decoded_pieces_are_the_content(content: bytes, cuts: list[int], end: bytes) -> None:
     text = standard.b64encode(content)
     lines = end.join(text[start : start + 76] for start in range(0, len(text), 76)) + end
-    assert _decoded(_cut(lines, cuts)) == base64.decode(lines) == content
+    assert _decoded(split_at(lines, cuts)) == base64.decode(lines) == content
 
 
 @pytest.mark.parametrize("text", GARBAGE)
@@ -94,7 +90,7 @@ def test_pieces_are_accepted_if_the_complete_text_is(text: bytes, cuts: list[int
     except MismatchError:
         whole = None
     try:
-        cut: bytes | None = _decoded(_cut(text, cuts))
+        cut: bytes | None = _decoded(split_at(text, cuts))
     except MismatchError:
         cut = None
     assert cut == whole
