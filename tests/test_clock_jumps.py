@@ -50,15 +50,9 @@ async def test_job_goes_on_after_the_clock_jumped(jump: float, tmp_path: Path) -
         stored = await service.save(PDF_CONTENT)
         saved: dict[str, Any] = {"state": DocumentState.SAVED, "identifier": stored.identifier, "saved_at": NOW}
         await journal.lease.put(SigningEntry(number=entry.number, name="a.pdf", **saved))
-        job = SigningJob(
-            service,
-            yield_pdfs("a.pdf"),
-            TargetFolder(tmp_path / "out"),
-            SIGNATURES,
-            journal=journal,
-            clock=SleepDrivenClock(),
-            now=lambda: NOW + jump,
-        )
+        time_options: dict[str, Any] = {"clock": SleepDrivenClock(), "now": lambda: NOW + jump}
+        target = TargetFolder(tmp_path / "out")
+        job = SigningJob(service, yield_pdfs("a.pdf"), target, SIGNATURES, journal=journal, **time_options)
         assert (await job.run()).done == 1
         assert service.request_counts.total() == 1
         assert service.stored == {}
@@ -147,6 +141,7 @@ async def engine(conninfo: str) -> AsyncGenerator[FleetEngine]:
 
 
 SHIFT_EVENTS = "UPDATE directsuite.procrastinate_events SET at = at - make_interval(secs => :seconds)"
+ADD_WORKER = "INSERT INTO directsuite.procrastinate_workers VALUES (DEFAULT, now() - make_interval(secs => :seconds))"
 JOBS = "SELECT count(*) FROM directsuite.procrastinate_jobs"
 
 
@@ -162,10 +157,6 @@ async def test_old_jobs_are_deleted(jump: float, engine: FleetEngine) -> None:
 @pytest.mark.postgres
 @every_jump
 async def test_dead_worker_does_not_hold_back_migrations_for_ever(jump: float, engine: FleetEngine) -> None:
-    add_worker = (
-        "INSERT INTO directsuite.procrastinate_workers VALUES (DEFAULT, now() - make_interval(secs => :seconds))"
-    )
-    await engine._database.fetch(sql(add_worker), {"seconds": jump})
-    assert await engine._database.fetch(_SQL["has_recent_workers"], {"seconds": _STALE_SECONDS}) == [
-        (abs(jump) == HOUR,)
-    ]
+    await engine._database.fetch(sql(ADD_WORKER), {"seconds": jump})
+    found = await engine._database.fetch(_SQL["has_recent_workers"], {"seconds": _STALE_SECONDS})
+    assert found == [(abs(jump) == HOUR,)]

@@ -63,7 +63,7 @@ def test_variable_overrides_profile_and_profile_overrides_file(tmp_path: Path) -
         ),
         (
             {"DIRECTSUITE_PROFILE": "test", "DIRECTSUITE_CONFIG": ""},
-            "there is no profile 'test', because there is no settings file",
+            "profile 'test', because there is no settings file",
         ),
     ],
 )
@@ -94,10 +94,7 @@ def test_syntax_error_has_the_parsers_reason_without_the_content(tmp_path: Path,
     [
         ("timeout = 5\n\ntimeout = !\n", "config.toml: it is not valid TOML (line 3, column 11: invalid value; "),
         ("# one\ntimeout = 0", "config.toml, line 2: timeout must be a finite number greater than 0"),
-        (
-            "[profiles.test]\n\nretry_attempts = 0",
-            "config.toml, line 3: retry_attempts must be a whole number, 1 or more",
-        ),
+        ("[profiles.test]\n\nretry_attempts = 0", "config.toml, line 3: retry_attempts must be a whole number, 1 or"),
         ("[profiles.test]\ntimout = 0", "config.toml, line 2: unknown setting timout; did you mean timeout?"),
         ("colour = 5", "config.toml, line 1: unknown setting colour; known: allow_insecure_http, attempt_timeout, "),
         (
@@ -162,11 +159,18 @@ def test_variable_that_cannot_be_right_is_rejected_by_its_name(name: str, text: 
     assert "Zaphod" not in str(caught.value)
 
 
+def write_token(folder: Path, mode: int) -> Path:
+    """Write the file of FILE's token_file."""
+    token = folder / "secrets" / "token"
+    token.parent.mkdir()
+    token.write_text("Zaphod\n")
+    token.chmod(mode)
+    return token
+
+
 def test_secret_is_a_variable_or_is_in_a_file_beside_the_settings(tmp_path: Path) -> None:
     environ = written(tmp_path)
-    (tmp_path / "secrets").mkdir()
-    (tmp_path / "secrets" / "token").write_text("Zaphod\n")
-    (tmp_path / "secrets" / "token").chmod(0o600)
+    write_token(tmp_path, 0o600)
     assert Configuration.read(environ).read_secret("token") == ds.Secret("Zaphod")
     assert Configuration.read(environ | {"DIRECTSUITE_TOKEN": "Trillian"}).read_secret("token") == ds.Secret("Trillian")
     assert Configuration.read({}).read_secret("token") is None
@@ -189,13 +193,10 @@ def test_login_of_the_file_needs_its_password(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="modes are a matter of POSIX")
 def test_file_of_a_secret_that_others_may_read_is_rejected(tmp_path: Path) -> None:
-    environ = written(tmp_path)
-    (tmp_path / "secrets").mkdir()
-    (tmp_path / "secrets" / "token").write_text("Zaphod")
-    (tmp_path / "secrets" / "token").chmod(0o644)
+    environ, token = written(tmp_path), write_token(tmp_path, 0o644)
     with pytest.raises(ds.ConfigurationError, match=r"token_file of .* is accessible to other users") as caught:
         ds.DirectSuite.from_env(environ)
-    assert str(caught.value).endswith(f": run `chmod o= {tmp_path / 'secrets' / 'token'}`")
+    assert str(caught.value).endswith(f": run `chmod o= {token}`")
     assert "Zaphod" not in str(caught.value)
 
 

@@ -50,26 +50,14 @@ def makers(tmp_path: Path) -> dict[str, Callable[..., object]]:
     }
 
 
+OF_FLEETS = {"worker_timeout": SECONDS, "tick": SECONDS, "grace": NO_NUMBERS}
 ODD_OPTIONS: dict[str, dict[str, list[Any]]] = {
     "signing job": {"concurrency": COUNTS, "max_outage": NO_NUMBERS},
-    "signing fleet": {
-        "concurrency": COUNTS,
-        "max_outage": NO_NUMBERS,
-        "worker_timeout": SECONDS,
-        "tick": SECONDS,
-        "grace": NO_NUMBERS,
-    },
+    "signing fleet": {"concurrency": COUNTS, "max_outage": NO_NUMBERS, **OF_FLEETS},
     "tracker": {"give_up_after": FINITE},
     "journal": {"chunk": COUNTS},
     "synchronizer": {"concurrency": COUNTS, "interval": SECONDS, "requests_per_second": FINITE},
-    "fleet": {
-        "concurrency": COUNTS,
-        "interval": SECONDS,
-        "requests_per_second": FINITE,
-        "tick": SECONDS,
-        "worker_timeout": SECONDS,
-        "grace": NO_NUMBERS,
-    },
+    "fleet": {"concurrency": COUNTS, "interval": SECONDS, "requests_per_second": FINITE, **OF_FLEETS},
     "store": {"connections": COUNTS, "timeout": SECONDS},
     "limits": {"processes": COUNTS, "connections": COUNTS},
     "watch": {"interval": FINITE},

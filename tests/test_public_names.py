@@ -86,12 +86,8 @@ def _types_in(annotation: Any) -> set[type]:
 
 
 def test_types_at_the_top_are_those_of_the_methods_and_what_these_hold() -> None:
-    methods = [
-        method
-        for facade in FACADES
-        for name, method in inspect.getmembers(facade, inspect.isfunction)
-        if name == "__init__" or not name.startswith("_")
-    ]
+    members = [member for facade in FACADES for member in inspect.getmembers(facade, inspect.isfunction)]
+    methods = [method for name, method in members if name == "__init__" or not name.startswith("_")]
     public = {name: getattr(ds, name) for name in NAMES}
     namespace = public | dict.fromkeys(("Token", "Sharing"), Any)  # at run time they are imported when they are used
     expected = {
@@ -142,24 +138,13 @@ NOT_FOR_USERS = {
     "Certificate",  # asn1crypto's, which has no types
     "StoredFiles",  # large messages in the sandbox's page
     *("Uid", "Wire", "CodeUse"),  # names on the wire; an internal attribute of a grant
-    *(
-        "ChangeSet",
-        "StoredFolder",
-        "Lease",
-        "MessageRow",
-        "Row",
-        "OperatorRequest",
-    ),  # what a synchronisation and its store say to each other
+    # What a synchronisation and its store say to each other:
+    *("ChangeSet", "StoredFolder", "Lease", "MessageRow", "Row", "OperatorRequest"),
     *("Facade", "Piece"),  # the class behind a raw view, and encoded content
-    *("Runtime", "ExchangeInfo", "LimitsProvider"),  # what the package itself uses of a suite beside its
-    # calls, and sees of a call
-    *(
-        "Database",
-        "Statement",
-        "Tables",
-        "DatabaseRejection",
-        "Values",
-    ),  # what a transaction and our own sinks say to each other
+    # What the package itself uses of a suite beside its calls, and sees of a call:
+    *("Runtime", "ExchangeInfo", "LimitsProvider"),
+    # What a transaction and our own sinks say to each other:
+    *("Database", "Statement", "Tables", "DatabaseRejection", "Values"),
     "Connection",  # psycopg's, by a shorter name
     *("SendRecord", "TrackedMessage", "TrackingState"),  # what a tracker and its journal say to each other
     "PostgresDatabase",  # what a signing fleet takes from its journal
@@ -221,15 +206,8 @@ def test_every_type_in_a_public_signature_can_be_imported(module: str) -> None:
     assert hidden == set()
 
 
-MODELS = sorted(
-    {
-        base
-        for name in NAMES
-        for base in getattr(getattr(ds, name), "__mro__", ())
-        if issubclass(base, Model) and base is not Model
-    },
-    key=lambda model: model.__name__,
-)
+BASES = {base for name in NAMES for base in getattr(getattr(ds, name), "__mro__", ())}
+MODELS = sorted((base for base in BASES - {Model} if issubclass(base, Model)), key=lambda model: model.__name__)
 """The types of the specification that users see, with their base classes."""
 
 
