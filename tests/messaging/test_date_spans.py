@@ -18,18 +18,15 @@ if TYPE_CHECKING:
     import directsuite as ds
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-SECOND = timedelta(seconds=1)
 BERLIN = timezone(timedelta(hours=2))
 
+NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
+MIDNIGHT = datetime(2026, 12, 31, 23, 59, 59, 500_000, tzinfo=UTC)
+MICROSECOND = timedelta(microseconds=1)
 SPANS: dict[str, tuple[datetime | None, datetime | None, str, str]] = {
     "open": (None, None, "0/253402300799000", "19700101000000/99991231235959"),
-    "open end": (
-        datetime(2026, 5, 1, 12, tzinfo=UTC),
-        None,
-        "1777636800000/253402300799000",
-        "20260501120000/99991231235959",
-    ),
-    "open begin": (None, datetime(2026, 5, 1, 12, tzinfo=UTC), "0/1777636800000", "19700101000000/20260501120000"),
+    "open end": (NOON, None, "1777636800000/253402300799000", "20260501120000/99991231235959"),
+    "open begin": (None, NOON, "0/1777636800000", "19700101000000/20260501120000"),
     "another zone": (
         datetime(2026, 5, 1, 14, tzinfo=BERLIN),
         datetime(2026, 5, 2, 1, tzinfo=BERLIN),
@@ -37,23 +34,18 @@ SPANS: dict[str, tuple[datetime | None, datetime | None, str, str]] = {
         "20260501120000/20260501230000",
     ),
     "milliseconds": (
-        datetime(2026, 5, 1, 12, 0, 0, 1000, tzinfo=UTC),
-        datetime(2026, 5, 1, 12, 0, 0, 999000, tzinfo=UTC),
+        NOON + 1000 * MICROSECOND,
+        NOON + 999_000 * MICROSECOND,
         "1777636800001/1777636800999",
         "20260501120000/20260501120001",
     ),
     "microseconds": (
-        datetime(2026, 5, 1, 12, 0, 0, 1, tzinfo=UTC),
-        datetime(2026, 5, 1, 12, 0, 0, 1, tzinfo=UTC),
+        NOON + MICROSECOND,
+        NOON + MICROSECOND,
         "1777636800000/1777636800001",
         "20260501120000/20260501120001",
     ),
-    "over midnight": (
-        datetime(2026, 12, 31, 23, 59, 59, 500000, tzinfo=UTC),
-        datetime(2026, 12, 31, 23, 59, 59, 500000, tzinfo=UTC),
-        "1798761599500/1798761599500",
-        "20261231235959/20270101000000",
-    ),
+    "over midnight": (MIDNIGHT, MIDNIGHT, "1798761599500/1798761599500", "20261231235959/20270101000000"),
 }
 
 
@@ -91,20 +83,13 @@ def test_span_of_one_moment_holds_it_and_hardly_more(moment: datetime) -> None:
     assert end - begin <= timedelta(milliseconds=1)
     first, last = (datetime.strptime(f"{text}+0000", "%Y%m%d%H%M%S%z") for text in format_span_in_utc(moment, moment))
     assert first <= moment <= last
-    assert last - first <= SECOND
+    assert last - first <= timedelta(seconds=1)
 
 
-@pytest.mark.parametrize(
-    "moment",
-    [
-        datetime.max.replace(tzinfo=UTC),
-        datetime.min.replace(tzinfo=UTC),
-        datetime.max.replace(tzinfo=timezone(timedelta(hours=-12))),
-        datetime.min.replace(tzinfo=timezone(timedelta(hours=14))),
-    ],
-    ids=str,
-)
-def test_ends_of_time_are_ends_of_a_span(moment: datetime) -> None:
+@pytest.mark.parametrize("naive", [datetime.min, datetime.max])  # noqa: DTZ901  the zone is added below
+@pytest.mark.parametrize("hours", [0, -12, 14])
+def test_ends_of_time_are_ends_of_a_span(naive: datetime, hours: int) -> None:
+    moment = naive.replace(tzinfo=timezone(timedelta(hours=hours)))
     begin, end = format_span_in_milliseconds(moment, moment)
     assert int(begin) <= int(end)
     first, last = format_span_in_utc(moment, moment)

@@ -59,9 +59,8 @@ async def test_send_sends_a_message_that_has_headers_with_them(
     services.add_response("PUT", f"{MESSAGE}/SendWithHeaderWithTuser", _SENT_BODY)
     assert await box.send(_MESSAGE_WITH_HEADER) == _RESPONSE
     assert await suite.tuser("front-desk", "s", ALICE).send(_MESSAGE_WITH_HEADER) == _RESPONSE
-    assert [sent.members["message"]["headers"] for sent in services.requests_by_url] == [
-        [{"name": "X-Case", "value": "7"}]
-    ] * 2
+    for sent in services.requests_by_url:
+        assert sent.members["message"]["headers"] == [{"name": "X-Case", "value": "7"}]
 
 
 @pytest.mark.parametrize("sender", [None, ALICE, ALICE.upper()])
@@ -71,15 +70,10 @@ async def test_sender_is_filled_in_and_compared_case_insensitively(
 ) -> None:
     services.add_response("PUT", f"{MESSAGE}/{'SendWithTuser' if tuser else 'Send'}", _SENT_BODY)
     account = suite.tuser("front-desk", "secret", ALICE) if tuser else suite.mailbox(ALICE, "secret")
-    await account.send(ds.Message(sender=sender, recipients=[ds.Recipient(BOB)]))
+    message = ds.Message(sender=sender, recipients=[ds.Recipient(BOB)])
+    await account.send(message)
     assert services.requests_by_url[0].members["message"]["sender"] == (sender or ALICE)
-
-
-async def test_message_of_the_caller_is_not_changed(services: FakeServices, box: ds.Mailbox) -> None:
-    services.add_response("PUT", f"{MESSAGE}/Send", _SENT_BODY)
-    message = ds.Message(recipients=[ds.Recipient(BOB)])
-    await box.send(message)
-    assert message.sender is None
+    assert message.sender == sender
 
 
 def test_attachment_from_a_path_reads_nothing_yet(tmp_path: Path) -> None:

@@ -27,8 +27,7 @@ MEDIA_TYPES: list[tuple[str | None, str]] = [
 @pytest.mark.parametrize(("content_type", "media_type"), MEDIA_TYPES)
 def test_media_type_is_the_bare_one(content_type: str | None, media_type: str) -> None:
     attachment = ds.Attachment(content_type=content_type)
-    assert attachment.media_type == media_type
-    assert attachment.content_type == content_type
+    assert (attachment.media_type, attachment.content_type) == (media_type, content_type)
 
 
 PATHS: list[tuple[str, dict[str, str], tuple[str, ...], str]] = [

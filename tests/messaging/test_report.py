@@ -91,6 +91,7 @@ def test_each_table_of_a_report_may_have_borders_and_a_heading_separately() -> N
         f'-----BEGIN MESSAGE LOG DATA-----\r\n"From", "To", "Message ID"\r\n{LINE}\r\n-----END MESSAGE LOG DATA-----'
     )
     assert _records(f"{table}\r\n\r\n{table}\r\n") == [EXPECTED, EXPECTED]
+    assert len(_records(f"{LINE}\n{HEADING}")) == 2  # without borders, a second heading is a record
 
 
 def test_separator_within_a_cell_is_none() -> None:
@@ -98,10 +99,6 @@ def test_separator_within_a_cell_is_none() -> None:
     assert (record.from_, record.to, record.message_size) == ("Hans; Smith <a@x>", "b@y;c@z", 2048)
     [record] = _records('Smith, Hans <a@x>;"b@y, c@z";<1@x>;2048')
     assert (record.from_, record.to, record.message_size) == ("Smith, Hans <a@x>", "b@y, c@z", 2048)
-
-
-def test_second_heading_is_a_record() -> None:
-    assert len(_records(f"{LINE}\n{HEADING}")) == 2
 
 
 @given(st.lists(st.lists(st.text(st.characters(exclude_categories=["Cs"])), min_size=10, max_size=10), max_size=4))

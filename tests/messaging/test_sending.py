@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 
 import directsuite as ds
 from directsuite import types
-from directsuite.core.upload import RequestBody
 from directsuite.messaging.arguments import make_send_body
 from directsuite.wire.codec import Codec
 from tests.examples import scale_examples
@@ -30,10 +29,6 @@ def _request(*attachments: ds.Attachment, subject: str | None = "s") -> types.Se
         subject=subject, recipients=[ds.Recipient("bob@direct.example.test")], attachment_list=list(attachments)
     )
     return types.SendRequest(authentication=AUTHENTICATION, message=message)
-
-
-async def _sent(body: RequestBody) -> bytes:
-    return b"".join([chunk async for chunk in body.stream()])
 
 
 @settings(max_examples=scale_examples(25), suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -51,7 +46,7 @@ async def test_files_stand_where_their_contents_would(
         in_memory = ds.Attachment(content=content, content_type="application/pdf", filename=path.name)
         attachments.append(ds.Attachment.from_path(path) if from_file else in_memory)
     body = await make_send_body(CODEC, _request(*attachments, subject=subject))
-    text = await _sent(body)
+    text = b"".join([chunk async for chunk in body.stream()])
     assert len(text) == body.size
     entries = json.loads(text)["message"]["attachmentList"]
     assert [base64.b64decode(entry["content"]) for entry in entries] == [content for _, content in contents]

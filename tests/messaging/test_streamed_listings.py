@@ -9,7 +9,7 @@ import pytest
 
 import directsuite as ds
 from tests.core import responses
-from tests.core.scripted_server import Exchange, Responder, ScriptedServer
+from tests.core.scripted_server import Exchange, ScriptedServer
 from tests.core.scripted_suite import ALICE, PASSWORD, assert_no_leaks, open_suite
 
 pytestmark = pytest.mark.wide
@@ -65,12 +65,6 @@ async def test_reader_slower_than_the_time_of_an_attempt_gets_all(server: Script
     assert seen == COUNT
 
 
-def paused(seconds: float) -> Responder:
-    return responses.respond_in_chunks(
-        b'{"success": true, "messages": [{"uid": 1}, ', responses.Pause(seconds), b'{"uid": 2}], "code": 0}'
-    )
-
-
 @pytest.mark.parametrize(
     ("pause", "reader", "uids"), [(8, 6, [1, 2]), (8, 100, [1, 2]), (4, 0, [1, 2]), (8, 0, [1]), (8, 2, [1])]
 )
@@ -78,7 +72,8 @@ def paused(seconds: float) -> Responder:
 async def test_pause_of_the_server_counts_from_where_the_reader_waits(
     server: ScriptedServer, method: str, pause: float, reader: float, uids: list[int]
 ) -> None:
-    server.enqueue(paused(pause))
+    parts = (b'{"success": true, "messages": [{"uid": 1}, ', responses.Pause(pause), b'{"uid": 2}], "code": 0}')
+    server.enqueue(responses.respond_in_chunks(*parts))
     seen: list[int] = []
     failure: ds.DirectSuiteError | None = None
     async with open_suite(server, attempt_timeout=5) as suite:
