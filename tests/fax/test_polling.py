@@ -226,19 +226,14 @@ async def test_first_poll_of_many_faxes_continues_after_failures() -> None:
     assert faxes.requests < 201 + 3 * 12  # each that fails, the newest page, and the one before it
 
 
-async def test_faxes_that_arrive_during_failures_are_found_once() -> None:
-    faxes = FaxList(make_faxes(100))
-    faxes.fail(5, meanwhile=lambda: faxes.add(45))
+@pytest.mark.parametrize(("count", "failing", "new"), [(100, [5], 45), (40, [4, 6], 35)], ids=["once", "twice"])
+async def test_faxes_that_arrive_during_failures_are_found_once(count: int, failing: list[int], new: int) -> None:
+    faxes = FaxList(make_faxes(count))
+    faxes.fail(*failing, meanwhile=lambda: faxes.add(new if len(faxes.faxes) == count else 0))
     poller = faxes.watch()
-    assert await poll(poller) + await poll(poller) == [*range(145)]
-    assert await poll(poller) == []
-
-
-async def test_faxes_before_a_second_failure_are_not_found_again() -> None:
-    faxes = FaxList(make_faxes(40))
-    faxes.fail(4, 6, meanwhile=lambda: faxes.add(35 if len(faxes.faxes) == 40 else 0))
-    poller = faxes.watch()
-    assert sorted([number for _ in range(3) for number in await poll(poller, until_success=False)]) == [*range(75)]
+    assert sorted([number for _ in range(3) for number in await poll(poller, until_success=False)]) == [
+        *range(count + new)
+    ]
     assert await poll(poller) == []
 
 

@@ -7,7 +7,7 @@ import contextlib
 import io
 import logging
 import re
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -35,9 +35,8 @@ FORBIDDEN = responses.respond({"error": "forbidden"}, 403)
 
 SIGN = ["POST pdf", "PATCH pdf/doc/sign/pull", "DELETE pdf/doc"]
 MULTI_SIGN = ["POST pdf", "PATCH pdf/doc/multiSign/pull", "DELETE pdf/doc"]
-
-
 NOT_DELETED = "a document of sign_pdf or stored could not be deleted from the service"
+NOT_DELETED_AFTER = f"{NOT_DELETED} ({{}}, call 7, group 5). It expires 4 hours after its last use"
 
 
 def warnings_of(caplog: pytest.LogCaptureFixture) -> list[str]:
@@ -49,6 +48,13 @@ def warnings_of(caplog: pytest.LogCaptureFixture) -> list[str]:
     ]
     assert "doc/" not in str(found)
     return found
+
+
+async def start(server: ScriptedServer, work: Coroutine[Any, Any, Any], *, requests: int) -> asyncio.Task[Any]:
+    """Start a task, and wait until the server has received so many requests."""
+    task = asyncio.create_task(work)
+    await yield_until(lambda: len(server.requests) == requests)
+    return task
 
 
 def requests_of(server: ScriptedServer) -> list[str]:
@@ -228,9 +234,7 @@ async def test_closing_during_the_pause_logs_that_the_document_was_not_deleted(
         assert await measure_elapsed(suite.aclose()) < 1
         await asyncio.sleep(61)
     assert requests_of(server) == SIGN
-    assert warnings_of(caplog) == [
-        f"{NOT_DELETED} (DeadlineExceededError, call 7, group 5). It expires 4 hours after its last use"
-    ]
+    assert warnings_of(caplog) == [NOT_DELETED_AFTER.format("DeadlineExceededError")]
 
 
 async def test_failed_save_has_nothing_to_delete(server: ScriptedServer) -> None:
@@ -241,23 +245,20 @@ async def test_failed_save_has_nothing_to_delete(server: ScriptedServer) -> None
     assert requests_of(server) == ["POST pdf"]
 
 
-class Unwritable:
-    """A destination that fails."""
-
-    async def __call__(self, piece: bytes) -> None:
-        raise OSError("disk full")
+async def fail_to_write(_: bytes) -> None:
+    raise OSError("disk full")
 
 
 @pytest.mark.parametrize(
     ("script", "destination"),
-    [([responses.reset], None), ([responses.respond(b"", 500)], None), ([PULLED], Unwritable())],
+    [([responses.reset], None), ([responses.respond(b"", 500)], None), ([PULLED], fail_to_write)],
     ids=["lost", "500", "destination"],
 )
 async def test_unknown_outcome_advises_to_call_again(
-    server: ScriptedServer, script: list[Responder], destination: Unwritable | None
+    server: ScriptedServer, script: list[Responder], destination: Any
 ) -> None:
     server.enqueue(SAVED, *script)
-    server.default_responder = responses.respond({"identifier": "doc", "documentDigest": "old"})
+    server.default_responder = SAVED
     events: list[Event] = []
     async with open_suite(server, listeners=[events.append]) as suite:
         signing: Any = suite.signing
@@ -297,13 +298,12 @@ async def sign_in_a_block(signing: ds.Signing) -> None:
 
 @pytest.mark.parametrize("work", [sign, sign_in_a_block])
 async def test_cancelled_program_deletes_its_document(
-    server: ScriptedServer, work: Callable[[ds.Signing], Awaitable[None]]
+    server: ScriptedServer, work: Callable[[ds.Signing], Coroutine[Any, Any, None]]
 ) -> None:
     server.enqueue(SAVED, responses.never_respond, DELETED)
     events: list[Event] = []
     async with open_suite(server, listeners=[events.append]) as suite:
-        task = asyncio.ensure_future(work(suite.signing))
-        await yield_until(lambda: len(server.requests) == 2)
+        task = await start(server, work(suite.signing), requests=2)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
@@ -317,8 +317,7 @@ async def test_second_cancellation_ends_the_wait_but_not_the_deletion(server: Sc
     server.enqueue(SAVED, responses.never_respond, responses.delay(5, DELETED))
     events: list[Event] = []
     async with open_suite(server, listeners=[events.append]) as suite:
-        task = asyncio.create_task(suite.signing.sign_pdf(PDF, SIGNATURE))
-        await yield_until(lambda: len(server.requests) == 2)
+        task = await start(server, suite.signing.sign_pdf(PDF, SIGNATURE), requests=2)
         task.cancel()
         await yield_until(lambda: len(server.requests) == 3)
         task.cancel()
@@ -333,8 +332,7 @@ async def test_second_cancellation_ends_the_wait_but_not_the_deletion(server: Sc
 async def test_closing_suite_waits_for_all_steps(server: ScriptedServer) -> None:
     server.enqueue(SAVED, responses.delay(1, PULLED), DELETED)
     async with open_suite(server) as suite:
-        task = asyncio.create_task(suite.signing.sign_pdf(PDF, SIGNATURE))
-        await yield_until(lambda: len(server.requests) == 2)
+        task = await start(server, suite.signing.sign_pdf(PDF, SIGNATURE), requests=2)
         await suite.aclose()
         assert await task == SIGNED_PDF
         error = await catch_error(suite.signing.sign_pdf(PDF, SIGNATURE))
@@ -352,7 +350,7 @@ async def test_closing_suite_deletes_the_document_of_an_idle_block(server: Scrip
 
 @pytest.mark.parametrize("work", [sign, sign_in_a_block])
 async def test_suite_left_by_an_exception_deletes_documents_in_progress(
-    server: ScriptedServer, work: Callable[[ds.Signing], Awaitable[None]]
+    server: ScriptedServer, work: Callable[[ds.Signing], Coroutine[Any, Any, None]]
 ) -> None:
     server.enqueue(SAVED, responses.never_respond)
     server.default_responder = DELETED
@@ -369,8 +367,7 @@ async def test_suite_left_by_an_exception_deletes_documents_in_progress(
 async def test_block_that_ends_while_the_suite_is_being_closed_deletes_its_document(server: ScriptedServer) -> None:
     server.enqueue(SAVED, responses.delay(1, PULLED), DELETED)
     async with open_suite(server) as suite:
-        task = asyncio.create_task(sign_in_a_block(suite.signing))
-        await yield_until(lambda: len(server.requests) == 2)
+        task = await start(server, sign_in_a_block(suite.signing), requests=2)
         await suite.aclose()
         await task
     assert requests_of(server) == SIGN
@@ -382,8 +379,7 @@ async def test_cancelled_task_deletes_its_document_although_the_suite_is_closed_
     server.enqueue(SAVED, responses.never_respond)
     server.default_responder = DELETED
     async with open_suite(server) as suite:
-        task = asyncio.create_task(sign(suite.signing))
-        await yield_until(lambda: len(server.requests) == 2)
+        task = await start(server, sign(suite.signing), requests=2)
         task.cancel()
         await suite.aclose(grace=0.0)
     with pytest.raises(asyncio.CancelledError):
@@ -409,13 +405,10 @@ async def test_closing_ends_the_requests_of_other_tasks_before_it_deletes(
 async def test_no_step_or_verification_follows_while_closing_waits_for_a_deletion(server: ScriptedServer) -> None:
     server.enqueue(SAVED, responses.never_respond, SAVED, responses.never_respond)
     async with open_suite(server, leaky=True) as suite:
-        first = asyncio.create_task(catch_error(sign(suite.signing)))
-        await yield_until(lambda: len(server.requests) == 2)
-        second = asyncio.create_task(catch_error(sign_in_a_block(suite.signing)))
-        await yield_until(lambda: len(server.requests) == 4)
+        first = await start(server, catch_error(sign(suite.signing)), requests=2)
+        second = await start(server, catch_error(sign_in_a_block(suite.signing)), requests=4)
         server.default_responder = responses.delay(3, DELETED)
-        saving = asyncio.create_task(catch_error(sign(suite.signing)))
-        await yield_until(lambda: len(server.requests) == 5)
+        saving = await start(server, catch_error(sign(suite.signing)), requests=5)
         assert await measure_elapsed(suite.aclose(grace=0.0)) == pytest.approx(3, abs=0.1)
     for task in (first, second):
         assert isinstance(await task, ds.OutcomeUnknownError)
@@ -430,9 +423,7 @@ async def test_closing_waits_5_seconds_for_a_deletion_and_logs_that_it_failed(
     server.default_responder = responses.never_respond
     async with open_suite(server) as suite, suite.signing.stored(PDF):
         assert await measure_elapsed(suite.aclose()) == pytest.approx(5, abs=0.1)
-    assert warnings_of(caplog) == [
-        f"{NOT_DELETED} (ClosedError, call 7, group 5). It expires 4 hours after its last use"
-    ]
+    assert warnings_of(caplog) == [NOT_DELETED_AFTER.format("ClosedError")]
 
 
 async def test_document_that_the_block_itself_deletes_is_no_reason_for_a_warning(
@@ -448,12 +439,11 @@ async def test_document_that_the_block_itself_deletes_is_no_reason_for_a_warning
 async def test_timeout_is_that_of_all_steps_together(server: ScriptedServer, is_option: bool) -> None:
     server.enqueue(responses.delay(4, SAVED), responses.never_respond, DELETED)
     server.default_responder = responses.respond({"identifier": "doc", "documentDigest": "old"})
+    in_options: dict[str, Any] = {"timeout": 10} if is_option else {}
+    in_arguments: dict[str, Any] = {} if is_option else {"timeout": 10}
     async with open_suite(server, attempt_timeout=100) as suite:
-        signing = suite.signing.with_options(timeout=10) if is_option else suite.signing
-        signing = signing.with_options(retry=ds.RetryPolicy.none())
-        seconds = await measure_elapsed(
-            catch_error(signing.sign_pdf(PDF, SIGNATURE) if is_option else signing.sign_pdf(PDF, SIGNATURE, timeout=10))
-        )
+        signing: Any = suite.signing.with_options(retry=ds.RetryPolicy.none(), **in_options)
+        seconds = await measure_elapsed(catch_error(signing.sign_pdf(PDF, SIGNATURE, **in_arguments)))
     assert seconds == pytest.approx(10, abs=0.1)
 
 

@@ -177,19 +177,11 @@ def _updated(digest: str | None, *, from_info: bool = False) -> Before:
     return before
 
 
-def _saved(versions: DigestHistory) -> None:
-    versions.record_saved("another", "E1")
-
-
-def _nothing(_: DigestHistory) -> None:
-    return
-
-
 SPELLINGS: dict[str, tuple[Before, bool]] = {
-    "nothing told": (_nothing, True),
+    "nothing told": (lambda _: None, True),
     "told after an update alike": (_updated("e1"), True),
     "told after another update": (_updated("e2"), False),
-    "told after Save alike": (_saved, True),
+    "told after Save alike": (lambda versions: versions.record_saved("another", "E1"), True),
     "told after a pull": (_updated(None), True),
     "told by the look that settled it": (_updated("e1", from_info=True), True),
 }
