@@ -31,17 +31,15 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> PreparedPeers:
 @pytest.fixture(scope="module")
 def given(prepared: PreparedPeers, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     folder = tmp_path_factory.mktemp("files")
+    environment = {
+        name: value for name, value in os.environ.items() if name != "PYTHONPATH"
+    }  # it finds packages itself
     with run_server() as url:
         command = (prepared.python, "-W", "error::DeprecationWarning", "-m", "tests.benchmarks.rehearsal")
         return {
-            name: json.loads(subprocess.check_output([*command, name, url, folder], cwd=folder, env=_environment()))
+            name: json.loads(subprocess.check_output([*command, name, url, folder], cwd=folder, env=environment))
             for name in NAMES
         }
-
-
-def _environment() -> dict[str, str]:
-    """Return the environment without a search path: the interpreter must find the packages itself."""
-    return {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
 
 
 @pytest.mark.parametrize("name", GENERATED)
@@ -57,10 +55,5 @@ def test_one_without_save_says_so(given: dict[str, Any]) -> None:
 
 
 def test_all_share_one_aiohttp(prepared: PreparedPeers) -> None:
-    assert {
-        "aiohttp",
-        "httpx",
-        "pydantic",
-        "openapi-generator-cli",
-        "openapi-python-client",
-    } <= prepared.versions.keys()
+    names = {"aiohttp", "httpx", "pydantic", "openapi-generator-cli", "openapi-python-client"}
+    assert names <= prepared.versions.keys()

@@ -222,9 +222,8 @@ async def test_readme_has_a_picture_of_the_terminal(terminal_folder: Path, monke
     console = Console(record=True, width=80, file=io.StringIO())
     console.print(Text.from_ansi("\n".join(screens)))
     picture = console.export_svg(title="directsuite", unique_id="terminal")
-    picture = re.sub(
-        r"@font-face \{.*?\}\s*", "", picture, flags=re.DOTALL
-    )  # a browser would fetch them from elsewhere
+    # A browser would fetch the fonts from elsewhere.
+    picture = re.sub(r"@font-face \{.*?\}\s*", "", picture, flags=re.DOTALL)
     if os.environ.get("WRITE_SCREENS"):
         PICTURE.write_text(picture, "utf-8")
     assert picture == PICTURE.read_text("utf-8")

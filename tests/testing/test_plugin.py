@@ -225,7 +225,8 @@ FUNCTION = "asyncio_default_fixture_loop_scope=function"
 SESSION = ("asyncio_default_fixture_loop_scope=session", "asyncio_default_test_loop_scope=session")
 SCOPES = ("function", "class", "module", "package", "session")
 ALONE = 'async def test_sandbox(directsuite_sandbox):\n    await directsuite_sandbox.add_fax("15550100100")\n'
-PASSED = {"passed": 1}
+PASSED, TWO_PASSED = {"passed": 1}, {"passed": 2}
+ON_ASYNCIO, ON_TRIO = ANYIO.format(backend="asyncio"), ANYIO.format(backend="trio") + THREE_LINES
 
 CASES = {
     "no plugin for async tests": Case([THREE_LINES + ALONE], {"passed": 2}),
@@ -234,18 +235,11 @@ CASES = {
     "each loop of pytest-asyncio": Case(
         [mark_loop_scope(scope) for scope in SCOPES], {"passed": 2 * len(SCOPES)}, ("asyncio",), (FUNCTION,)
     ),
-    "a default loop of pytest-asyncio": Case(
-        [IN_THE_LOOP], {"passed": 2}, ("asyncio",), ("asyncio_mode=auto", *SESSION)
-    ),
-    "anyio": Case([IN_THE_LOOP + ANYIO.format(backend="asyncio")], {"passed": 2}, ("anyio",)),
-    "anyio beside pytest-asyncio": Case(
-        [IN_THE_LOOP + ANYIO.format(backend="asyncio")], {"passed": 2}, ("asyncio", "anyio"), (FUNCTION,)
-    ),
+    "a default loop of pytest-asyncio": Case([IN_THE_LOOP], TWO_PASSED, ("asyncio",), ("asyncio_mode=auto", *SESSION)),
+    "anyio": Case([IN_THE_LOOP + ON_ASYNCIO], TWO_PASSED, ("anyio",)),
+    "anyio beside pytest-asyncio": Case([IN_THE_LOOP + ON_ASYNCIO], TWO_PASSED, ("asyncio", "anyio"), (FUNCTION,)),
     "another backend of anyio": Case(
-        [ANYIO.format(backend="trio") + THREE_LINES],
-        {"error": 1},
-        ("anyio",),
-        texts=("Define a fixture anyio_backend that returns 'asyncio'",),
+        [ON_TRIO], {"error": 1}, ("anyio",), texts=("Define a fixture anyio_backend that returns 'asyncio'",)
     ),
     "sync tests": Case(
         [SYNC],
@@ -256,10 +250,8 @@ CASES = {
     "nothing waits": Case([NOTHING_WAITS], {"passed": 2}),
     "own settings": Case([OWN_SETTINGS], PASSED),
     "mocked responses": Case([MOCKED], {"passed": 2}),
-    "mocked responses with pytest-asyncio": Case(
-        [MOCKED], {"passed": 2}, ("asyncio",), (FUNCTION, "asyncio_mode=auto")
-    ),
-    "mocked responses with anyio": Case([MOCKED + ANYIO.format(backend="asyncio")], {"passed": 2}, ("anyio",)),
+    "mocked responses with pytest-asyncio": Case([MOCKED], TWO_PASSED, ("asyncio",), (FUNCTION, "asyncio_mode=auto")),
+    "mocked responses with anyio": Case([MOCKED + ON_ASYNCIO], TWO_PASSED, ("anyio",)),
     "mocked responses in sync tests": Case(
         [MOCKED_SYNC],
         {"passed": 1, "failed": 5},

@@ -27,9 +27,6 @@ def test_response_has_the_request_and_the_fields() -> None:
     answer = response("GetUIDs", folder="In box", uids=[1, 2])
     assert (answer.method, answer.path, answer.status) == ("POST", "GetUIDs/In%20box", 200)
     assert answer.json == {"success": True, "uids": [1, 2]}
-
-
-def test_pdf_is_base64_text() -> None:
     assert response("GetDoc", identifier="d", pdf=b"%PDF-1.7").body == b"JVBERi0xLjc="
 
 
@@ -131,17 +128,13 @@ async def test_suite_raises_the_error_of_a_failed_login() -> None:
         ("Save", {}, TypeError, "the response of Save needs identifier"),
         ("Send", {}, TypeError, "the response of Send needs smtp_id"),
         ("GetMessageCount", {"folder": "INBOX"}, TypeError, "the response of GetMessageCount needs count"),
+        ("GetMessageCount", {"folder": "INBOX", "cuont": 3}, TypeError, "has no field cuont"),
         ("GetMessages", {"folder": "INBOX", "messages": [{"subject": "a"}]}, TypeError, r"needs messages\[0\]\.uid"),
         ("GetMessages", {"folder": "INBOX"}, TypeError, "the response of GetMessages needs messages"),
         ("GetFolders", {"root": "INBOX", "subscribed_only": True}, TypeError, "needs folders"),
         ("getSingleMessageInfo", FAX, TypeError, "the response of getSingleMessageInfo needs message_detail"),
         ("GetMessageStatus", {"smtp_id": "<1>"}, TypeError, "the response of GetMessageStatus needs message_logs"),
-        (
-            "GetMessageStatus",
-            {"smtp_id": "<1>", "csv_data": "to"},
-            TypeError,
-            "GetMessageStatus needs bytes in csv_data",
-        ),
+        ("GetMessageStatus", {"smtp_id": "<1>", "csv_data": "to"}, TypeError, "GetMessageStatus needs bytes in csv_da"),
         ("SignAndPull", DOCUMENT, TypeError, "the response of SignAndPull needs pdf: bytes"),
         ("GetDoc", DOCUMENT | {"pdf": "text"}, TypeError, "the response of GetDoc needs pdf: bytes"),
         ("GetDoc", DOCUMENT | {"pdf": b""}, TypeError, "the response of GetDoc needs pdf: bytes"),
@@ -168,10 +161,7 @@ def test_wrong_names_are_rejected(operation: str, values: dict[str, Any], error:
         ([{"uid": 1, "subjct": "x"}], r"has no member \$\.messages\[0\]\.subjct\. .*MessageDetail are .*, subject,"),
         ([ds.MessageDetail(uid=1), {"uid": 2, "msg_id": "<a>"}], r"\$\.messages\[1\]\.msg_id"),
         ({"uid": 1, "subject": "x"}, "of GetMessages needs a list in messages"),
-        (
-            [{"uid": 1, "subject": "\ud800"}],
-            r"of GetMessages cannot be written as JSON: messages\[0\]\.subject: it contains",
-        ),
+        ([{"uid": 1, "subject": "\ud800"}], r"cannot be written as JSON: messages\[0\]\.subject: it contains"),
         ([{"uid": 1, "attachments": [{"filenam": "x"}]}], r"\$\.messages\[0\]\.attachments\[0\]\.filenam\."),
         ([{"uid": "one"}], r"\$\.messages\[\]\.uid cannot be read"),
         (["one"], r"\$\.messages\[\] cannot be read"),
@@ -241,17 +231,10 @@ def test_each_operation_accepts_its_response(name: str) -> None:
         parameter: "1" for _, parameter, _, _ in string.Formatter().parse(operation.path) if parameter
     }
     values |= {field: EXAMPLES.get(field, []) for field in find_required_fields(operation)}
-    answer = response(name, **values)
-    received = BufferedResponse(answer.status, {}, answer.body)
-    assert not isinstance(interpret(operation, received, 10_000, _get_codec()), Exception)
+    assert not isinstance(read(name, response(name, **values)), Exception)
 
 
 def test_report_may_be_csv_instead_of_logs() -> None:
     report = read("GetMessageStatus", response("GetMessageStatus", smtp_id="<1>", csv_data=b"to\r\n"))
     assert isinstance(report, ds.DirectMessageStatusReportResponse)
     assert report.csv_data == b"to\r\n"
-
-
-def test_misspelt_field_is_named_before_the_missing_one() -> None:
-    with pytest.raises(TypeError, match="has no field cuont"):
-        response("GetMessageCount", folder="INBOX", cuont=3)
