@@ -60,6 +60,13 @@ class CliResult:
         return json.loads(self.out)
 
 
+def write_secret(path: Path, text: str) -> Path:
+    """Write a file that only its owner can read."""
+    path.write_text(text)
+    path.chmod(0o600)
+    return path
+
+
 @attrs.frozen(kw_only=True)
 class CommandRunner:
     """Runs commands in a folder. prefix: the first arguments of each command."""
@@ -85,9 +92,9 @@ class CommandRunner:
         assert "Traceback" not in captured.err
         return CliResult(status, captured.out, captured.err)
 
-    async def fail(self, status: int, message: str, *arguments: str) -> str:
+    async def fail(self, status: int, message: str, *arguments: str, stdin: str = "", is_terminal: bool = False) -> str:
         """Run a command that must fail with this status, this message, and no output. Return stderr."""
-        result = await self.run(*arguments)
+        result = await self.run(*arguments, stdin=stdin, is_terminal=is_terminal)
         assert (result.status, result.out) == (status, "")
         assert message in result.err
         return result.err
@@ -96,9 +103,7 @@ class CommandRunner:
         self.monkeypatch.setenv(name, value)
 
     def write_private_file(self, name: str, text: str) -> str:
-        path = self.folder / name
-        path.write_text(text)
-        path.chmod(0o600)
+        write_secret(self.folder / name, text)
         return name
 
 
@@ -161,16 +166,20 @@ async def start_process(
 
 
 @pytest.fixture
-async def cli(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> AsyncIterator[CliRunner]:
+def parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    """The arguments of each runner of commands."""
+    return {"folder": tmp_path, "monkeypatch": monkeypatch, "capsys": capsys}
+
+
+@pytest.fixture
+async def cli(parts: dict[str, Any]) -> AsyncIterator[CliRunner]:
     async with Sandbox() as sandbox:
         for address in (ALICE, BOB):
             await sandbox.add_account(address, PASSWORD)
         await sandbox.add_individual("Ada", "Example", "1234", "1980-02-29", id=7)
         for number in range(3):
             await sandbox.add_fax(FAX_NUMBER, description=f"Fax {number}")
-        runner = CliRunner(folder=tmp_path, monkeypatch=monkeypatch, capsys=capsys, sandbox=sandbox)
+        runner = CliRunner(**parts, sandbox=sandbox)
         runner.set_environment(ALICE, PASSWORD)
         yield runner
 

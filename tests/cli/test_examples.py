@@ -9,6 +9,7 @@ import signal
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -38,16 +39,14 @@ PDFS = ("scan.pdf", "consent.pdf", "form.pdf", "consents/first.pdf", "consents/s
 
 
 @pytest.fixture
-async def reader(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> AsyncIterator[CliRunner]:
+async def reader(parts: dict[str, Any], tmp_path: Path) -> AsyncIterator[CliRunner]:
     (tmp_path / "consents").mkdir()
     for name in PDFS:
         (tmp_path / name).write_bytes(build_consent_form(1))
     async with Sandbox(seed=add_sample_content) as sandbox:
-        runner = CliRunner(folder=tmp_path, monkeypatch=monkeypatch, capsys=capsys, sandbox=sandbox)
+        runner = CliRunner(**parts, sandbox=sandbox)
         runner.set_environment(MAILBOXES[0], MAILBOX_LOGIN)
-        monkeypatch.setenv("DIRECTSUITE_SANDBOX", sandbox.root_url)
+        runner.set_env("DIRECTSUITE_SANDBOX", sandbox.root_url)
         for name, text in FILES.items():
             runner.write_private_file(name, text)
         yield runner

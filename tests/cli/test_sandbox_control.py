@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,13 +19,9 @@ ADDRESS = "carol@direct.example.test"
 
 
 @pytest.fixture
-async def cli(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> AsyncIterator[CliRunner]:
+async def cli(parts: dict[str, Any]) -> AsyncIterator[CliRunner]:
     async with Sandbox() as sandbox:
-        runner = CliRunner(
-            folder=tmp_path, monkeypatch=monkeypatch, capsys=capsys, prefix=("sandbox",), sandbox=sandbox
-        )
+        runner = CliRunner(**parts, prefix=("sandbox",), sandbox=sandbox)
         runner.set_env("DIRECTSUITE_SANDBOX", sandbox.root_url)
         yield runner
 
@@ -41,9 +37,7 @@ async def test_account_can_be_used_immediately(cli: CliRunner) -> None:
     assert (await cli.run("account", ADDRESS)).err == "directsuite: The mailbox was added. Its password is sandbox.\n"
     async with ds.DirectSuite.from_env(cli.sandbox.environment) as suite:
         assert await suite.mailbox(ADDRESS, "sandbox").get_message_count() == 0
-    again = await cli.run("account", ADDRESS)
-    assert again.status == 2
-    assert "directsuite: " in again.err
+    await cli.fail(2, "directsuite: ", "account", ADDRESS)
 
 
 async def test_unknown_fax_is_reported_with_the_command_that_lists_them(cli: CliRunner) -> None:
@@ -59,8 +53,7 @@ async def test_patient_can_be_provisioned(cli: CliRunner) -> None:
     result = await cli.run("individual", "Ada", "Example", "1234", "1980-02-29")
     assert result.status == 0
     assert int(result.out) > 0
-    wrong = await cli.run("individual", "Ada", "Example", "12", "1980-02-29")
-    assert (wrong.status, wrong.out) == (2, "")
+    await cli.fail(2, "", "individual", "Ada", "Example", "12", "1980-02-29")
 
 
 async def test_fax_is_added_and_changed(cli: CliRunner) -> None:
@@ -111,9 +104,8 @@ async def test_faults_are_added_listed_and_removed(cli: CliRunner) -> None:
     assert (hang["processed"], hang["skip"], latency["seconds"]) == (True, 2, 1.5)
     assert (await cli.run("fault", "--clear")).err == "directsuite: 2 faults removed.\n"
     assert "The kind of the fault is missing" in (await cli.run("fault", "Send")).err
-    wrong = await cli.run("fault", "Send", "gone")
-    assert wrong.status == 2
-    assert "the kind 'gone' of the fault is unknown: use one of status, latency" in wrong.err
+    words = "the kind 'gone' of the fault is unknown: use one of status, latency"
+    await cli.fail(2, words, "fault", "Send", "gone")
 
 
 async def test_fault_has_the_body_that_is_given(cli: CliRunner) -> None:
@@ -143,12 +135,9 @@ async def test_ledger_tells_what_happened_and_reset_forgets_it(cli: CliRunner) -
 
 
 async def test_missing_sandbox_names_command_that_starts_one(cli: CliRunner) -> None:
-    result = await cli.run("env", "--at", "http://127.0.0.1:9")
-    assert result.status == 4
-    assert result.err.startswith(
-        "directsuite: no sandbox responds at http://127.0.0.1:9: start one with `directsuite sandbox`, "
-        "or set the URL of another one with --at or DIRECTSUITE_SANDBOX"
-    )
+    advice = "start one with `directsuite sandbox`, or set the URL of another one with --at or DIRECTSUITE_SANDBOX"
+    words = f"directsuite: no sandbox responds at http://127.0.0.1:9: {advice}"
+    await cli.fail(4, words, "env", "--at", "http://127.0.0.1:9")
 
 
 async def test_client_does_what_the_commands_do_not(cli: CliRunner) -> None:

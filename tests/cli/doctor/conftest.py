@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from pathlib import Path
 from ssl import SSLContext
 from typing import Any
 
@@ -52,13 +51,28 @@ class DoctorRunner(CommandRunner):
             {(each["subject"], each["check"]): (each["result"], each["sentence"]) for each in checks},
         )
 
+    async def run_against(
+        self,
+        response: Callable[[], web.Response] = web.Response,
+        *arguments: str,
+        services: Sequence[str] = ("MESSAGE",),
+    ) -> DoctorReport:
+        """Run the command with a server that sends this response to every request for these services."""
+        async with serve_response(response) as url:
+            self.set_variables({f"{service}_URL": url for service in services})
+            return await self.run_json(*arguments)
+
+    def set_variables(self, variables: Mapping[str, str]) -> None:
+        for name, value in variables.items():
+            self.set_env(f"DIRECTSUITE_{name}", value)
+
 
 @pytest.fixture
-def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> DoctorRunner:
+def cli(parts: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> DoctorRunner:
     for name in tuple(os.environ):
         if name.lower().endswith("_proxy") or name in CA_VARS:
             monkeypatch.delenv(name)
-    return DoctorRunner(folder=tmp_path, monkeypatch=monkeypatch, capsys=capsys, prefix=("doctor",))
+    return DoctorRunner(**parts, prefix=("doctor",))
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import re
 from collections.abc import Callable
@@ -40,19 +41,13 @@ async def test_404_for_document_is_distinguished_from_wrong_url(cli: DoctorRunne
     sandbox.missing_status = 404
     take(cli, sandbox)
     assert (await cli.run_json()).checks["signing", "token"] == ("ok", "The credential is accepted.")
-    take(
-        cli,
-        sandbox,
-        DIRECTSUITE_SIGNING_URL=f"{sandbox.root_url}/wrong",
-        DIRECTSUITE_FAX_URL=f"{sandbox.root_url}/wrong",
-        DIRECTSUITE_REGISTRATION_URL=f"{sandbox.root_url}/wrong",
-    )
+    checks = {"SIGNING": "token", "FAX": "token", "REGISTRATION": "login"}
+    cli.set_variables({f"{service}_URL": f"{sandbox.root_url}/wrong" for service in checks})
     told = await cli.run_json()
     assert told.status == 1
-    for service, last in (("signing", "token"), ("fax", "token"), ("registration", "login")):
-        told.expect(
-            service, last, "failed", f"This is not the service. Check the path of DIRECTSUITE_{service.upper()}_URL."
-        )
+    for service, check in checks.items():
+        words = f"This is not the service. Check the path of DIRECTSUITE_{service}_URL."
+        told.expect(service.lower(), check, "failed", words)
 
 
 TIMESTAMPS = itertools.count()
@@ -78,9 +73,7 @@ async def test_description_tells_a_missing_document_from_a_missing_path(
     at: Callable[[str], web.Response], result: str, cli: DoctorRunner
 ) -> None:
     async with serve_response(at=at) as url:
-        cli.set_env("DIRECTSUITE_SIGNING_URL", url)
-        cli.set_env("DIRECTSUITE_FAX_URL", url)
-        cli.set_env("DIRECTSUITE_TOKEN", WRONG)
+        cli.set_variables({"SIGNING_URL": url, "FAX_URL": url, "TOKEN": WRONG})
         told = await cli.run_json()
     assert [told.get_results(service)["token"] for service in ("signing", "fax")] == [result, result]
 
@@ -96,25 +89,11 @@ async def test_wrong_token_login_and_password_are_reported(cli: DoctorRunner, sa
         "DIRECTSUITE_TOKEN (the token is from DIRECTSUITE_TOKEN).",
     )
     assert told.checks["signing", "token"] == told.checks["fax", "token"] == token
-    told.expect(
-        "registration",
-        "login",
-        "failed",
-        "The service rejects the login. Check its name, and that the password belongs to it (the password is from "
-        "DIRECTSUITE_LOGIN_PASSWORD).",
-    )
-    told.expect(
-        "messaging",
-        "mailbox",
-        "failed",
-        "The service rejects the mailbox. Check its name, and that the password belongs to it (the password is from "
-        "DIRECTSUITE_MAILBOX_PASSWORD).",
-    )
+    for service, check in (("registration", "login"), ("messaging", "mailbox")):
+        advice = "Check its name, and that the password belongs to it (the password is from "
+        variable = f"DIRECTSUITE_{check.upper()}_PASSWORD"
+        told.expect(service, check, "failed", f"The service rejects the {check}. {advice}{variable}).")
     assert WRONG not in told.out + told.err
-
-
-def reject_scope() -> web.Response:
-    return web.json_response({"error": "invalid_scope"}, status=400)
 
 
 async def test_problem_of_the_oauth_client_is_not_that_of_a_token_or_service(
@@ -125,7 +104,7 @@ async def test_problem_of_the_oauth_client_is_not_that_of_a_token_or_service(
         "The token endpoint rejects the client credentials: check the settings token_url and client_id, and "
         "client_secret or refresh_token, of which `directsuite config show` shows the sources."
     )
-    async with serve_response(reject_scope) as scope_url:
+    async with serve_response(lambda: web.json_response({"error": "invalid_scope"}, status=400)) as scope_url:
         for token_url, sentence in (
             (sandbox.token_url, rejected),
             (f"{sandbox.root_url}/elsewhere", "token: "),
@@ -150,25 +129,20 @@ async def test_secrets_and_sessions_are_never_printed(cli: DoctorRunner, sandbox
 
 
 async def test_forbidden_token_is_distinguished_from_unknown_token(cli: DoctorRunner) -> None:
-    async with serve_response(lambda: web.json_response({"error": "no", "description": "no"}, status=403)) as url:
-        cli.set_env("DIRECTSUITE_SIGNING_URL", url)
-        cli.set_env("DIRECTSUITE_FAX_URL", url)
-        cli.set_env("DIRECTSUITE_TOKEN", WRONG)
-        told = await cli.run_json()
+    cli.set_env("DIRECTSUITE_TOKEN", WRONG)
+    document = {"error": "no", "description": "no"}
+    told = await cli.run_against(lambda: web.json_response(document, status=403), services=("SIGNING", "FAX"))
     assert told.status == 1
     assert told.checks["signing", "token"][1].startswith("The service accepts the token, but not for this operation.")
     assert told.get_results("fax")["token"] == "warning"
 
 
 async def test_response_of_another_server_is_reported(cli: DoctorRunner) -> None:
-    async with serve_response(lambda: web.Response(text="<html>Welcome</html>", content_type="text/html")) as url:
-        cli.set_env("DIRECTSUITE_REGISTRATION_URL", url)
-        cli.set_env("DIRECTSUITE_LOGIN_USERNAME", "front-runner")
-        cli.set_env("DIRECTSUITE_LOGIN_PASSWORD", WRONG)
-        told = await cli.run_json()
-    told.expect(
-        "registration", "login", "failed", "This is not the service. Check the path of DIRECTSUITE_REGISTRATION_URL."
-    )
+    cli.set_variables({"LOGIN_USERNAME": "front-runner", "LOGIN_PASSWORD": WRONG})
+    page = functools.partial(web.Response, text="<html>Welcome</html>", content_type="text/html")
+    told = await cli.run_against(page, services=["REGISTRATION"])
+    words = "This is not the service. Check the path of DIRECTSUITE_REGISTRATION_URL."
+    told.expect("registration", "login", "failed", words)
 
 
 @pytest.mark.parametrize("status", [500, 429])

@@ -95,14 +95,7 @@ def _find_operation(path: str) -> str:
 
 @pytest.fixture
 async def deep(cli: DoctorRunner, sandbox: Sandbox) -> DeepRunner:
-    runner = DeepRunner(
-        folder=cli.folder,
-        monkeypatch=cli.monkeypatch,
-        capsys=cli.capsys,
-        prefix=cli.prefix,
-        sandbox=sandbox,
-        options=[],
-    )
+    runner = DeepRunner(**attrs.asdict(cli, recurse=False), sandbox=sandbox, options=[])
     runner.options.extend(await populate(runner, sandbox))
     return runner
 
@@ -158,20 +151,16 @@ def list_differences(document: Mapping[str, Any]) -> set[tuple[str, str, str]]:
     }
 
 
-def reading_operations() -> set[str]:
-    values = [value for table in (signing, fax, messaging, registration) for value in vars(table).values()]
-    operations: list[Operation[Any]] = [value for value in values if isinstance(value, Operation)]
-    return {each.name for each in operations if each.semantics is Semantics.SAFE}
-
-
 async def test_sandbox_has_no_difference(deep: DeepRunner) -> None:
     told = await deep.examine()
     assert list_differences(told.document) == set()
     assert told.status == 0
     reports = told.document["operations"]
-    assert {each["operation"] for each in reports} == reading_operations()
-    assert {each["skipped"] for each in reports} == {None}
-    assert {each["status"] for each in reports} == {200}
+    values = [value for table in (signing, fax, messaging, registration) for value in vars(table).values()]
+    operations: list[Operation[Any]] = [value for value in values if isinstance(value, Operation)]
+    reading = {each.name for each in operations if each.semantics is Semantics.SAFE}
+    assert {each["operation"] for each in reports} == reading
+    assert {(each["skipped"], each["status"]) for each in reports} == {(None, 200)}
 
 
 def put(**members: object) -> ResponseChange:
@@ -228,13 +217,12 @@ QUIRKS: list[tuple[str, str, str, ResponseChange]] = [
 ]
 
 
-def apply_quirks(answer: ServerResponse) -> None:
-    for operation, _, _, quirk in QUIRKS:
-        if operation == answer.operation:
-            quirk(answer)
-
-
 async def test_each_of_twenty_quirks_is_found_and_imitated(deep: DeepRunner) -> None:
+    def apply_quirks(answer: ServerResponse) -> None:
+        for operation, _, _, quirk in QUIRKS:
+            if operation == answer.operation:
+                quirk(answer)
+
     told = await deep.examine(apply_quirks)
     differences = list_differences(told.document)
     for operation, path, what, _ in QUIRKS:
@@ -342,10 +330,8 @@ def test_all_responses_of_a_call_are_compared() -> None:
 def test_too_large_response_is_not_compared() -> None:
     specification, response = Specification(load_openapi_document()), Response(200, {}, b'{"success": tr', True)
     report = report_operation(specification, Codec(), GET_MESSAGE_COUNT, [response])
-    assert {each.what for each in report.differences} == {
-        "is larger than max_response_bytes",
-        "cannot be read by the SDK",
-    }
+    found = {each.what for each in report.differences}
+    assert found == {"is larger than max_response_bytes", "cannot be read by the SDK"}
 
 
 @pytest.mark.parametrize(
@@ -389,9 +375,8 @@ def test_any_response_is_described_without_values(value: Any, operation: str) ->
 
 @pytest.mark.parametrize("body", [b"<html>", b"", b"[]", b"null", b"\xff", b"[" * 200_000, b"[" * 900 + b"]" * 900])
 def test_members_of_undecodable_response_are_not_compared(body: bytes) -> None:
-    differences = Specification(load_openapi_document()).compare(
-        "GetMessageCount", 200, {"Date": "x", "Content-Type": "application/json"}, body
-    )
+    specification, headers = Specification(load_openapi_document()), {"Date": "x", "Content-Type": "application/json"}
+    differences = specification.compare("GetMessageCount", 200, headers, body)
     assert {each.path for each in differences} == {"$"}
 
 

@@ -123,20 +123,18 @@ DIALECTS: dict[str, ResponseChange] = {
 @pytest.mark.exhaustive(limit=2)
 @pytest.mark.parametrize("name", DIALECTS)
 async def test_dialect_is_found_and_imitated(name: str, deep: DeepRunner) -> None:
-    told = await deep.examine(DIALECTS[name])
-    again = await deep.examine_imitation()
-    assert all_found(told.document)
-    assert all_found(again.document) == all_found(told.document)
+    found = all_found((await deep.examine(DIALECTS[name])).document)
+    assert found
+    assert all_found((await deep.examine_imitation()).document) == found
 
 
 @pytest.mark.parametrize("profile", ["java", "attachment-list"])
 async def test_profile_is_found_and_imitated(profile: str, deep: DeepRunner) -> None:
     deep.sandbox.profile = profile  # type: ignore[assignment]  # one of the literals
-    told = await deep.examine()
-    again = await deep.examine_imitation()
-    assert all_found(told.document)
-    assert all_found(again.document) == all_found(told.document)
-    assert not [each for each in all_found(told.document) if "SDK" in each[2]]
+    found = all_found((await deep.examine()).document)
+    assert found
+    assert all_found((await deep.examine_imitation()).document) == found
+    assert not [each for each in found if "SDK" in each[2]]
 
 
 def all_found(document: Any) -> set[tuple[str, str, str]]:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from importlib.metadata import requires
 
 import pytest
+from aiohttp import web
 
 import directsuite as ds
 from directsuite.cli import credentials, process
-from tests.cli.doctor.conftest import DoctorRunner, serve_response
+from tests.cli.doctor.conftest import DoctorRunner
 
 SECRET = "hunter-2-of-nobody"
 
@@ -16,15 +17,10 @@ SECRET = "hunter-2-of-nobody"
 async def test_where_nothing_is_set_it_says_what_to_set(cli: DoctorRunner) -> None:
     told = await cli.run_json()
     assert told.status == 1
-    told.expect(
-        "this machine",
-        "settings",
-        "failed",
-        "No service has a URL. Set DIRECTSUITE_MESSAGE_URL, or the same with SIGNING, FAX",
-    )
-    told.expect(
-        "fax", "connection", "not checked", "There is no URL. If you use this service, set DIRECTSUITE_FAX_URL."
-    )
+    words = "No service has a URL. Set DIRECTSUITE_MESSAGE_URL, or the same with SIGNING, FAX"
+    told.expect("this machine", "settings", "failed", words)
+    words = "There is no URL. If you use this service, set DIRECTSUITE_FAX_URL."
+    told.expect("fax", "connection", "not checked", words)
 
 
 @pytest.mark.parametrize(
@@ -49,27 +45,16 @@ async def test_wrong_url_is_explained_without_showing_it(cli: DoctorRunner, url:
 async def test_variable_that_is_not_used_is_a_warning(cli: DoctorRunner) -> None:
     cli.set_env("DIRECTSUITE_TIMOUT", "7")
     told = await cli.run_json()
-    told.expect(
-        "this machine",
-        "variables",
-        "warning",
-        "Nothing reads DIRECTSUITE_TIMOUT (did you mean DIRECTSUITE_TIMEOUT?). Correct the name or unset it.",
-    )
+    words = "Nothing reads DIRECTSUITE_TIMOUT (did you mean DIRECTSUITE_TIMEOUT?). Correct the name or unset it."
+    told.expect("this machine", "variables", "warning", words)
 
 
 async def test_missing_secrets_are_skipped_with_instructions(cli: DoctorRunner) -> None:
-    async with serve_response() as url:
-        for service in ("SIGNING", "FAX", "MESSAGE", "REGISTRATION"):
-            cli.set_env(f"DIRECTSUITE_{service}_URL", url)
-        told = await cli.run_json()
+    told = await cli.run_against(services=("SIGNING", "FAX", "MESSAGE", "REGISTRATION"))
     token = ("not checked", "There is no token. Set DIRECTSUITE_TOKEN, or give --token-file FILE.")
     assert told.checks["signing", "token"] == told.checks["fax", "token"] == token
-    told.expect(
-        "messaging",
-        "mailbox",
-        "not checked",
-        "No mailbox is named. Set DIRECTSUITE_MAILBOX, or give --mailbox ADDRESS.",
-    )
+    words = "No mailbox is named. Set DIRECTSUITE_MAILBOX, or give --mailbox ADDRESS."
+    told.expect("messaging", "mailbox", "not checked", words)
     assert told.checks["registration", "login"][1].startswith("There is no login. Set DIRECTSUITE_LOGIN_USERNAME")
     assert told.status == 0
 
@@ -91,12 +76,8 @@ async def test_secrets_that_are_given_wrongly_are_reported(cli: DoctorRunner) ->
     open_to_all = cli.folder / "token"
     open_to_all.write_text(SECRET)
     open_to_all.chmod(0o644)
-    async with serve_response() as url:
-        for service in ("SIGNING", "MESSAGE", "REGISTRATION"):
-            cli.set_env(f"DIRECTSUITE_{service}_URL", url)
-        told = await cli.run_json(
-            "--token-file", "token", "--mailbox", "nobody", "--login", "runner", "--login-password-file", "missing"
-        )
+    options = ("--token-file", "token", "--mailbox", "nobody", "--login", "runner", "--login-password-file", "missing")
+    told = await cli.run_against(web.Response, *options, services=("SIGNING", "MESSAGE", "REGISTRATION"))
     assert told.status == 1
     told.expect("signing", "token", "failed", "the file of --token-file is accessible to other users")
     assert told.checks["messaging", "mailbox"][1].startswith("--mailbox is not an e-mail address")

@@ -46,12 +46,8 @@ async def test_dns_failure_is_reported_and_later_checks_are_skipped(cli: DoctorR
     cli.monkeypatch.setattr(socket, "getaddrinfo", unknown)
     told = await cli.run_json()
     assert told.status == 1
-    told.expect(
-        "fax",
-        "connection",
-        "failed",
-        "No connection to the fax service (the host name was not found): check the setting fax_url, the proxy if there",
-    )
+    words = "(the host name was not found): check the setting fax_url, the proxy if there"
+    told.expect("fax", "connection", "failed", f"No connection to the fax service {words}")
     assert told.get_results("fax") == {"connection": "failed", "clock": "not checked", "token": "not checked"}
     assert told.checks["fax", "token"][1] == "The check of connection failed."
 
@@ -64,12 +60,8 @@ async def test_rejected_connection_is_reported(cli: DoctorRunner) -> None:
         told = await cli.run_json()
     assert told.status == 1
     assert told.err == "directsuite: Checks failed: 1. Follow the advice in the table.\n"
-    told.expect(
-        "signing",
-        "connection",
-        "failed",
-        "No connection to the signing service (Connection refused): check the setting signing_url.",
-    )
+    words = "No connection to the signing service (Connection refused): check the setting signing_url."
+    told.expect("signing", "connection", "failed", words)
 
 
 @pytest.mark.parametrize(
@@ -97,35 +89,33 @@ async def test_certificate_that_is_not_accepted_is_explained(
     assert ("if SSL_CERT_FILE is set" in told.out) != trusted
 
 
-@pytest.mark.parametrize("variable", ["SSL_CERT_FILE", "DIRECTSUITE_CA_BUNDLE"])
-async def test_certificates_of_the_machine_and_the_settings_are_trusted(
-    cli: DoctorRunner, tmp_path: Path, variable: str
+@pytest.mark.parametrize(
+    ("variable", "days", "result", "sentence"),
+    [
+        ("SSL_CERT_FILE", 90, "ok", "{url} responds."),
+        ("DIRECTSUITE_CA_BUNDLE", 90, "ok", "{url} responds."),
+        ("SSL_CERT_FILE", 3, "warning", "The certificate is valid for only 2 days. Ask the service's"),
+    ],
+    ids=["of the machine", "of the settings", "expires soon"],
+)
+async def test_trusted_certificate_is_accepted(
+    cli: DoctorRunner, tmp_path: Path, variable: str, days: int, result: str, sentence: str
 ) -> None:
-    pair = make_certificate(tmp_path, days=(-1, 90))
+    pair = make_certificate(tmp_path, days=(-1, days))
     cli.set_env(variable, str(pair[0]))
     async with serve_response(tls=make_server_context(pair)) as url:
         cli.set_env("DIRECTSUITE_MESSAGE_URL", url)
         told = await cli.run_json()
-    told.expect("messaging", "connection", "ok", f"{url} responds.")
-
-
-async def test_last_days_of_a_certificate_are_a_warning(cli: DoctorRunner, tmp_path: Path) -> None:
-    pair = make_certificate(tmp_path, days=(-1, 3))
-    cli.set_env("SSL_CERT_FILE", str(pair[0]))
-    async with serve_response(tls=make_server_context(pair)) as url:
-        cli.set_env("DIRECTSUITE_MESSAGE_URL", url)
-        told = await cli.run_json()
-    told.expect("messaging", "connection", "warning", "The certificate is valid for only 2 days. Ask the service's")
+    told.expect("messaging", "connection", result, sentence.format(url=url))
 
 
 async def test_server_without_tls_behind_https_is_reported(cli: DoctorRunner) -> None:
     async with serve_response() as url:
         cli.set_env("DIRECTSUITE_MESSAGE_URL", url.replace("http://", "https://"))
         told = await cli.run_json()
+    words = "(the server does not speak TLS): check the setting message_url: the scheme and the port."
     assert told.status == 1
-    result, said = told.checks["messaging", "connection"]
-    assert result == "failed"
-    assert "(the server does not speak TLS): check the setting message_url: the scheme and the port." in said
+    told.expect("messaging", "connection", "failed", f"No connection to the messaging service {words}")
 
 
 async def test_resolver_that_hangs_costs_its_time_and_no_more(cli: DoctorRunner) -> None:
@@ -229,9 +219,7 @@ def at(distance: timedelta) -> web.Response:
     ids=["behind", "ahead", "far ahead"],
 )
 async def test_skewed_clock_is_a_warning(cli: DoctorRunner, distance: timedelta, sentence: str) -> None:
-    async with serve_response(lambda: at(distance)) as url:
-        cli.set_env("DIRECTSUITE_MESSAGE_URL", url)
-        told = await cli.run_json()
+    told = await cli.run_against(lambda: at(distance))
     told.expect("messaging", "clock", "warning", sentence)
     assert told.status == 0
     assert told.err.startswith("directsuite: Nothing failed. Warnings: ")
@@ -239,16 +227,13 @@ async def test_skewed_clock_is_a_warning(cli: DoctorRunner, distance: timedelta,
 
 @pytest.mark.parametrize("seconds", [0, 50, -50])
 async def test_accurate_clock_gives_no_warning(cli: DoctorRunner, seconds: int) -> None:
-    async with serve_response(lambda: at(timedelta(seconds=seconds))) as url:
-        cli.set_env("DIRECTSUITE_MESSAGE_URL", url)
-        assert (await cli.run_json()).get_results("messaging")["clock"] == "ok"
+    told = await cli.run_against(lambda: at(timedelta(seconds=seconds)))
+    assert told.get_results("messaging")["clock"] == "ok"
 
 
 @pytest.mark.parametrize("date", ["now", f"Mon, 01 Jan {9**30} 00:00:00 GMT", f"Mon, 01 Jan 2024 00:00:00 +{9**30}"])
 async def test_server_without_a_time_is_not_compared(date: str, cli: DoctorRunner) -> None:
-    async with serve_response(lambda: web.Response(headers={"Date": date})) as url:
-        cli.set_env("DIRECTSUITE_MESSAGE_URL", url)
-        told = await cli.run_json()
+    told = await cli.run_against(lambda: web.Response(headers={"Date": date}))
     told.expect("messaging", "clock", "not checked", "The response contains no date.")
 
 
@@ -260,9 +245,7 @@ async def test_server_without_a_time_is_not_compared(date: str, cli: DoctorRunne
     ],
 )
 async def test_response_that_hints_at_trouble_is_a_warning(cli: DoctorRunner, status: int, sentence: str) -> None:
-    async with serve_response(lambda: web.Response(status=status, headers={"Location": "/elsewhere"})) as url:
-        cli.set_env("DIRECTSUITE_MESSAGE_URL", url)
-        told = await cli.run_json()
+    told = await cli.run_against(lambda: web.Response(status=status, headers={"Location": "/elsewhere"}))
     told.expect("messaging", "connection", "warning", sentence)
 
 
@@ -283,8 +266,7 @@ async def test_proxy_that_asks_for_a_password_or_is_not_there_is_reported(cli: D
     told.expect("messaging", "connection", "failed", text)
     cli.set_env("DIRECTSUITE_FAX_URL", "https://fax.example.org")
     told = await cli.run_json()
-    text = f"{start}(the proxy cannot be reached): check the setting proxy."
-    told.expect("messaging", "connection", "failed", text)
+    told.expect("messaging", "connection", "failed", f"{start}(the proxy cannot be reached): check the setting proxy.")
     assert told.status == 1
     table = (await cli.run()).out
     assert (table.count("check the setting proxy."), table.count("The same failure as that of fax.")) == (1, 1)

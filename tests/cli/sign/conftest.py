@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator
-from pathlib import Path
+from typing import Any
 
 import attrs
 import pytest
@@ -37,11 +37,9 @@ class SignRunner(CliRunner):
 
 
 @pytest.fixture
-async def cli(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> AsyncIterator[SignRunner]:
+async def cli(parts: dict[str, Any]) -> AsyncIterator[SignRunner]:
     async with Sandbox() as sandbox:
-        runner = SignRunner(folder=tmp_path, monkeypatch=monkeypatch, capsys=capsys, prefix=("sign",), sandbox=sandbox)
+        runner = SignRunner(**parts, prefix=("sign",), sandbox=sandbox)
         for name in ("DIRECTSUITE_SIGNING_URL", "DIRECTSUITE_TOKEN"):
             runner.set_env(name, sandbox.environment[name])
         yield runner

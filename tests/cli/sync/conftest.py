@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import Any
 
 import attrs
 import pytest
 
 from directsuite.sandbox.server import Sandbox
-from tests.cli.conftest import CliRunner
+from tests.cli.conftest import CliResult, CliRunner
 from tests.integration.conftest import sandbox as sandbox
 from tests.integration.scenario import ALICE, BOB, PASSWORD, make_raw_message
 
-BOTH = ("--mailbox", ALICE, "--mailbox", BOB)
+HERS = ("--mailbox", ALICE)
+BOTH = (*HERS, "--mailbox", BOB)
 
 
 @attrs.frozen(kw_only=True)
@@ -21,15 +22,18 @@ class SyncRunner(CliRunner):
         """Write a file with Alice's and Bob's passwords. Return its name."""
         return self.write_private_file(name, f'"{ALICE}" = "{alice}"\n"{BOB}" = "{bob}"\n')
 
+    async def run_once(self, *options: str, alice: str = PASSWORD, bob: str = PASSWORD) -> CliResult:
+        """Run `sync run --once` with a file of these passwords."""
+        passwords = self.write_passwords(alice=alice, bob=bob)
+        return await self.run("run", "--passwords", passwords, "--once", *options)
+
     async def deliver_to(self, address: str, *subjects: str) -> None:
         for subject in subjects:
             await self.sandbox.deliver(address, make_raw_message(subject))
 
 
 @pytest.fixture
-def cli(
-    sandbox: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> SyncRunner:
-    runner = SyncRunner(folder=tmp_path, monkeypatch=monkeypatch, capsys=capsys, prefix=("sync",), sandbox=sandbox)
+def cli(sandbox: Sandbox, parts: dict[str, Any]) -> SyncRunner:
+    runner = SyncRunner(**parts, prefix=("sync",), sandbox=sandbox)
     runner.set_env("DIRECTSUITE_MESSAGE_URL", sandbox.message_url)
     return runner
