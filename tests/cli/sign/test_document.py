@@ -40,7 +40,7 @@ async def test_folder_whose_name_ends_like_a_pdf_is_a_folder(cli: SignRunner) ->
     assert cli.list_files("signed.pdf") == ["consent.pdf"]
 
 
-async def test_signatures_are_verified(cli: SignRunner) -> None:
+async def test_signatures_are_verified_and_not_valid_in_a_changed_pdf(cli: SignRunner) -> None:
     cli.write_pdfs("consent.pdf")
     await cli.run("consent.pdf", "--output", "signed.pdf", "--name", PATIENT, "--reason", "Consent")
     result = await cli.run("verify", "signed.pdf")
@@ -51,11 +51,6 @@ async def test_signatures_are_verified(cli: SignRunner) -> None:
     assert {"signed.pdf", PATIENT, "Consent", "valid"} <= set(row.split())
     result = await cli.run("verify", "signed.pdf", "consent.pdf")
     assert (result.status, result.err) == (1, "directsuite: PDFs without a signature: 1 of 2.\n")
-
-
-async def test_signature_of_a_changed_pdf_is_not_valid(cli: SignRunner) -> None:
-    cli.write_pdfs("consent.pdf")
-    await cli.run("consent.pdf", "--output", "signed.pdf", "--name", PATIENT, "--reason", "Consent")
     content = (cli.folder / "signed.pdf").read_bytes()
     (cli.folder / "signed.pdf").write_bytes(content.replace(b"Consent", b"Refusal"))
     result = await cli.run("verify", "signed.pdf")
@@ -106,30 +101,25 @@ async def test_source_is_never_replaced(command: tuple[str, ...], cli: SignRunne
 async def test_unknown_field_is_rejected_unless_a_widget_is_given(cli: SignRunner) -> None:
     cli.write_pdfs("consent.pdf")
     cli.set_env("DIRECTSUITE_VERBOSE", "1")
-    result = await cli.run("consent.pdf", "--output", "signed.pdf", "--name", "Aproval")
-    assert result.status == 2
-    assert "--name (Aproval): the PDF has no signature field with the signature's name, and would be" in result.err
-    assert f"lists the empty fields ({PATIENT}, {WITNESS})" in result.err
-    assert (cli.list_files("."), await cli.count_requests("MultiSignAndPull"), await cli.count_requests("Delete")) == (
-        ["consent.pdf"],
-        0,
-        1,
-    )
+    words = "--name (Aproval): the PDF has no signature field with the signature's name, and would be"
+    err = await cli.fail(2, words, "consent.pdf", "--output", "signed.pdf", "--name", "Aproval")
+    assert f"lists the empty fields ({PATIENT}, {WITNESS})" in err
+    assert cli.list_files(".") == ["consent.pdf"]
+    assert (await cli.count_requests("MultiSignAndPull"), await cli.count_requests("Delete")) == (0, 1)
     result = await cli.run("consent.pdf", "--output", "signed.pdf", "--name", "New", "--widget", "72,620,200,70")
     assert (result.status, cli.count_signatures("signed.pdf")) == (0, 1)
     (cli.folder / "signed.pdf").unlink()
-    result = await cli.run("consent.pdf", "--output", "signed.pdf", "--name", PATIENT, "--widget", "72,620,200,70")
-    assert (result.status, cli.list_files(".")) == (2, ["consent.pdf"])
-    assert (
-        f"--name ({PATIENT}): the PDF has a signature field with the signature's name, which has its own" in result.err
-    )
+    words = f"--name ({PATIENT}): the PDF has a signature field with the signature's name, which has its own"
+    named = ("consent.pdf", "--output", "signed.pdf", "--name", PATIENT)
+    await cli.fail(2, words, *named, "--widget", "72,620,200,70")
+    assert cli.list_files(".") == ["consent.pdf"]
 
 
 async def test_cut_off_pdf_is_not_signed(cli: SignRunner) -> None:
     cli.write_pdfs("in/whole.pdf")
     cli.write_pdfs("in/cut.pdf", content=make_consent_form()[:-2000])
-    result = await cli.run("in/cut.pdf", "--output", "signed.pdf")
-    assert (result.status, "may be incomplete" in result.err, await cli.count_requests("Save")) == (2, True, 0)
+    await cli.fail(2, "may be incomplete", "in/cut.pdf", "--output", "signed.pdf")
+    assert await cli.count_requests("Save") == 0
     result = await cli.run("in", "--output", "out")
     assert (result.status, cli.list_files()) == (1, ["whole.pdf"])
     assert "cut.pdf" in result.out
@@ -139,11 +129,8 @@ async def test_cut_off_pdf_is_not_signed(cli: SignRunner) -> None:
 async def test_several_pdfs_need_a_folder_as_output(cli: SignRunner) -> None:
     cli.write_pdfs("in/a.pdf", "in/b.pdf")
     for sources in (("in/a.pdf", "in/b.pdf"), ("in",)):
-        result = await cli.run(*sources, "--output", "signed.pdf")
-        assert (result.status, "--output ends in .pdf, which is only possible for a single PDF" in result.err) == (
-            2,
-            True,
-        )
+        words = "--output ends in .pdf, which is only possible for a single PDF"
+        await cli.fail(2, words, *sources, "--output", "signed.pdf")
     assert cli.list_files(".") == ["in/a.pdf", "in/b.pdf"]
 
 
@@ -172,11 +159,7 @@ async def test_verify_continues_after_unreadable_file(cli: SignRunner) -> None:
 
 async def test_folder_without_a_pdf_is_reported(cli: SignRunner) -> None:
     (cli.folder / "empty").mkdir()
-    result = await cli.run("verify", "empty")
-    assert (result.status, "There is no PDF in the folders. --recursive includes their subfolders." in result.err) == (
-        2,
-        True,
-    )
+    await cli.fail(2, "There is no PDF in the folders. --recursive includes their subfolders.", "verify", "empty")
     cli.write_pdfs("empty/below/consent.pdf")
     result = await cli.run("verify", "empty", "--recursive")
     assert (result.status, "empty/below/consent.pdf" in result.out) == (1, True)
@@ -188,10 +171,9 @@ async def test_folder_without_a_pdf_is_reported(cli: SignRunner) -> None:
 )
 async def test_options_of_folders_are_rejected_for_one_file(options: tuple[str, ...], cli: SignRunner) -> None:
     cli.write_pdfs("consent.pdf")
-    result = await cli.run("consent.pdf", "--output", "signed.pdf", *options)
     names = ", ".join(each for each in options if each.startswith("-"))
-    sentence = f"Options that are only for folders: {names}. Omit them, or give --output FOLDER."
-    assert (result.status, result.err) == (2, f"directsuite: {sentence}\n")
+    words = f"directsuite: Options that are only for folders: {names}. Omit them, or give --output FOLDER.\n"
+    await cli.fail(2, words, "consent.pdf", "--output", "signed.pdf", *options)
     assert cli.list_files(".") == ["consent.pdf"]
 
 
@@ -201,20 +183,15 @@ async def test_pdf_that_needs_a_password_is_rejected(command: tuple[str, ...], c
     with pikepdf.open(io.BytesIO(make_consent_form())) as pdf:
         pdf.save(locked, encryption=pikepdf.Encryption(owner="owner", user="user"))
     cli.write_pdfs("locked.pdf", content=locked.getvalue())
-    result = await cli.run(*command, "locked.pdf")
-    assert result.status == 5
-    assert "check the options, and that the PDF is complete" in result.err
+    await cli.fail(5, "check the options, and that the PDF is complete", *command, "locked.pdf")
 
 
 async def test_lost_response_says_what_became_of_the_file_and_the_copy(cli: SignRunner) -> None:
     cli.write_pdfs("consent.pdf")
     cli.sandbox.inject_fault("SignAndPull", "reset_before", times=1)
-    result = await cli.run("consent.pdf", "--output", "signed.pdf")
-    assert result.status == 6
-    assert result.err.endswith(
-        "no file was written, and the document stored at the service expires if it could not be deleted; run the same "
-        "command again\n"
-    )
+    expires = "the document stored at the service expires if it could not be deleted"
+    words = f"no file was written, and {expires}; run the same command again\n"
+    await cli.fail(6, words, "consent.pdf", "--output", "signed.pdf")
     assert (cli.list_files("."), await cli.count_requests("Delete")) == (["consent.pdf"], 1)
 
 

@@ -20,6 +20,7 @@ if sys.platform == "win32":
 
 SIGNED = ("--output", "out", "--name", PATIENT, "--recursive", "--json")
 _TOLD = "directsuite: {} not signed. The table shows the reasons. Fix them, then run the same command with --again.\n"
+_ADVICE = "change the folder's permissions, or name a different --output"
 _FROM_ROOT = ("setpriv", "--bounding-set=-dac_override,-dac_read_search")
 """Runs a command without the capabilities of root, which could read everything."""
 _TAKEN = _FROM_ROOT if os.geteuid() == 0 else ()
@@ -77,11 +78,7 @@ async def test_report_comes_of_failures_whose_folder_has_lost_its_rights(cli: Si
     ("mode", "problem"),
     [
         (0, "its path in --output can't be checked (Permission denied)"),
-        (
-            0o500,
-            "this user can't write to the PDF's folder in --output; change the folder's permissions, or name a "
-            "different --output",
-        ),
+        (0o500, f"this user can't write to the PDF's folder in --output; {_ADVICE}"),
     ],
     ids=["nothing", "reading"],
 )

@@ -33,25 +33,19 @@ _OUT = ("--output", "out")
         (("a.pdf", *_OUT, "--signer", "J\udce9", "--dry-run"), "--signer is not text in this machine's encoding"),
         (
             ("a.pdf", *_OUT, "--name", "A", "--name", "B", "--widget", "1,1,9,9"),
-            "--name is given 2 times and --widget 1 times",
+            "--name is given 2 times and --widget 1",
         ),
         (("a.pdf", *_OUT, "--image", "no.png"), "The file of --image can't be read (No such file or directory)"),
         (("a.pdf", *_OUT, "--image", "a.pdf"), "The file of --image is not a PNG or JPEG"),
         (("a.pdf", *_OUT, "--image", "large.png"), "The file of --image has more than 1,000,000 bytes"),
-        (
-            ("a.pdf", *_OUT, "--widget", "72,620,200,70", "--widget", "72,nowhere"),
-            "--widget number 2 is not a position",
-        ),
+        (("a.pdf", *_OUT, "--widget", "1,1,9,9", "--widget", "72,nowhere"), "--widget number 2 is not a position"),
         (("a.pdf", *_OUT, "--widget", "7 2,620,200,70"), "--widget is not a position"),
         (("a.pdf", *_OUT, "--image", "small.png"), "--image needs a visible signature"),
         (("a.pdf", *_OUT, "--timezone", "Mars/Olympus"), "--timezone is not a known time zone"),
         (("a.pdf", "--output", "."), "--output is the folder of the source PDFs"),
         ((".", "--output", "."), "--output is the folder of the source PDFs"),
         (("a.pdf", "--output", "a.pdf"), "The file of --output is the source PDF"),
-        (
-            ("a.pdf", "--output", "\0"),
-            "--output has a NUL byte. Name a different folder.",
-        ),
+        (("a.pdf", "--output", "\0"), "--output has a NUL byte. Name a different folder."),
         (
             ("a.pdf", "--output", "x" * 300),
             "--output can't be written (File name too long). Name a path in a folder that this user may write to.",
@@ -69,10 +63,8 @@ async def test_wrong_options_are_reported(cli: SignRunner, arguments: tuple[str,
     cli.write_pdfs("a.pdf")
     cli.write_pdfs("large.png", content=b"\x89PNG\r\n\x1a\n".ljust(1_000_001))
     cli.write_pdfs("small.png", content=b"\x89PNG\r\n\x1a\n")
-    told = await cli.run(*arguments)
-    assert (told.status, told.out) == (2, "")
-    *_, last = told.err.splitlines()
-    assert last.startswith(f"directsuite: {sentence}")
+    err = await cli.fail(2, sentence, *arguments)
+    assert err.splitlines()[-1].startswith(f"directsuite: {sentence}")
     assert list(await cli.sandbox.ledger()) == []
     assert not (cli.folder / "out").exists()
 
@@ -99,9 +91,8 @@ async def test_rejected_token_ends_it_with_3_and_the_next_command_goes_on(cli: S
     cli.set_env("DIRECTSUITE_TOKEN", "wrong-7d21")
     told = await cli.run("a.pdf", *_OUT)
     first, second = told.err.splitlines()
-    assert told.status == 3
+    assert (told.status, second) == (3, _STOPPED)
     assert first.startswith("directsuite: Save: the service rejected the access token (HTTP 401): the token is wrong")
-    assert second == (_STOPPED)
     assert "wrong-7d21" not in told.out + told.err
     cli.set_env("DIRECTSUITE_TOKEN", cli.sandbox.environment["DIRECTSUITE_TOKEN"])
     assert (await cli.run("a.pdf", *_OUT)).status == 0
@@ -181,10 +172,7 @@ async def test_no_call_is_tried_again_after_patience(cli: SignRunner) -> None:
 async def test_output_that_is_a_link_to_itself_is_reported(cli: SignRunner) -> None:
     cli.write_pdfs("a.pdf")
     (cli.folder / "out").symlink_to("out")
-    told = await cli.run("a.pdf", *_OUT)
-    assert (told.status, told.out) == (2, "")
-    assert told.err.startswith("directsuite: --output ")
-    assert "Name a " in told.err
+    assert "Name a " in await cli.fail(2, "directsuite: --output ", "a.pdf", *_OUT)
 
 
 async def test_file_in_place_of_output_folder_is_reported(cli: SignRunner) -> None:
@@ -198,26 +186,18 @@ async def test_file_in_place_of_output_folder_is_reported(cli: SignRunner) -> No
 
 async def test_journal_that_is_in_use_or_no_journal_is_reported(cli: SignRunner) -> None:
     cli.write_pdfs("a.pdf")
+    words = "Could not open the journal next to --output. The journal is already open, in this program or in another"
     async with SigningJournal(cli.folder / "out.signing.db"):
-        told = await cli.run("a.pdf", *_OUT)
-    assert told.status == 2
-    assert (
-        "Could not open the journal next to --output. The journal is already open, in this program or in another"
-        in told.err
-    )
+        await cli.fail(2, words, "a.pdf", *_OUT)
     cli.write_pdfs("other.signing.db", content=b"no database, but long enough to be read as one" * 20)
     for more in ((), ("--dry-run",)):
-        told = await cli.run("a.pdf", "--output", "other", *more)
-        assert told.status == 2
-        assert "is not an SQLite database" in told.err
+        await cli.fail(2, "is not an SQLite database", "a.pdf", "--output", "other", *more)
 
 
 async def test_source_within_another_is_rejected(cli: SignRunner) -> None:
     cli.write_pdfs("in/late/a.pdf")
     for sources in (("in", "in/late/a.pdf"), ("in", "in/late"), ("in/late", "in")):
-        told = await cli.run(*sources, *_OUT, "--recursive")
-        assert told.status == 2
-        assert "One source is inside another" in told.err
+        await cli.fail(2, "One source is inside another", *sources, *_OUT, "--recursive")
     assert (await cli.run("in", "in/late", *_OUT)).out.startswith("1 signed.")
     (cli.folder / "other.pdf").symlink_to(cli.folder / "in/late/a.pdf")
     assert "One source is inside another" in (await cli.run("in/late", "other.pdf", *_OUT)).err

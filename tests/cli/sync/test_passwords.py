@@ -11,15 +11,9 @@ from directsuite.cli.errors import UsageError
 from directsuite.cli.sync import make_password_source
 from directsuite.errors import ConfigurationError
 from directsuite.secret import Secret
-from tests.cli.conftest import install_keyring, set_terminal
+from tests.cli.conftest import install_keyring, set_terminal, write_secret
 from tests.cli.sync.conftest import SyncRunner
 from tests.integration.scenario import ALICE, BOB, PASSWORD
-
-
-def written(path: Path, text: str) -> Path:
-    path.write_text(text)
-    path.chmod(0o600)
-    return path
 
 
 @pytest.fixture(autouse=True)
@@ -39,7 +33,7 @@ def no_source(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 async def test_file_of_json_or_toml(tmp_path: Path, name: str, text: str) -> None:
-    password = make_password_source([ALICE], written(tmp_path / name, text))
+    password = make_password_source([ALICE], write_secret(tmp_path / name, text))
     assert await password(ALICE) == Secret("pässword")
     with pytest.raises(ConfigurationError, match="has no password for this mailbox") as raised:
         await password(BOB)
@@ -47,11 +41,11 @@ async def test_file_of_json_or_toml(tmp_path: Path, name: str, text: str) -> Non
 
 
 async def test_file_that_changes_is_read_again(tmp_path: Path) -> None:
-    path = written(tmp_path / "p.toml", f'"{ALICE}" = "before"')
+    path = write_secret(tmp_path / "p.toml", "")
     password = make_password_source([ALICE], path)
-    assert await password(ALICE) == Secret("before")
-    written(tmp_path / "new", f'"{ALICE}" = "afterwards"').replace(path)
-    assert await password(ALICE) == Secret("afterwards")
+    for text in ("before", "afterwards"):
+        write_secret(tmp_path / "new", f'"{ALICE}" = "{text}"').replace(path)
+        assert await password(ALICE) == Secret(text)
     path.unlink()
     with pytest.raises(ConfigurationError, match="Could not read"):
         await password(ALICE)
@@ -59,7 +53,7 @@ async def test_file_that_changes_is_read_again(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("log_names", [False, True])
 async def test_mailbox_without_a_password_is_reported_by_its_number(cli: SyncRunner, log_names: bool) -> None:
-    written(cli.folder / "p.toml", f'"{ALICE}" = "{PASSWORD}"')
+    write_secret(cli.folder / "p.toml", f'"{ALICE}" = "{PASSWORD}"')
     boxes = ("--mailbox", BOB, "--mailbox", ALICE, "--mailbox", "carol@direct.example.test")
     result = await cli.run("run", *boxes, "--passwords", "p.toml", "--once", *(["--log-names"] if log_names else []))
     assert result.status == 1
@@ -78,15 +72,11 @@ async def test_mailbox_without_a_password_is_reported_by_its_number(cli: SyncRun
         ("p.toml", f"{ALICE} = hunter2"),
         ("p.toml", f'{ALICE} = "hunter2"'),  # without quotes it is a nested key
         ("p.json", f'{{"{ALICE}": 2}}'),
-        ("p", ""),
         ("p", "hunter2\x00"),
     ],
 )
 def test_file_of_something_else_is_rejected_without_being_shown(tmp_path: Path, name: str, text: str) -> None:
-    path = written(tmp_path / name, text)
-    if not text:
-        assert make_password_source([ALICE], path) is not None
-        return
+    path = write_secret(tmp_path / name, text)
     with pytest.raises(UsageError) as raised:
         make_password_source([ALICE], path)
     assert "hunter2" not in str(raised.value)

@@ -14,7 +14,7 @@ from directsuite.cli.sync import LineDisplay, format_status_counts, parse_folder
 from directsuite.cli.sync_status import format_duration
 from directsuite.core.events import Event
 from directsuite.sync import Kind, MailboxProgress, RoundFinished, SqliteStore, StoreError, Synchronizer, SyncStatus
-from tests.cli.sync.conftest import BOTH, SyncRunner
+from tests.cli.sync.conftest import BOTH, HERS, SyncRunner
 from tests.integration.scenario import ALICE, BOB, PASSWORD
 
 
@@ -26,9 +26,8 @@ def subjects(path: str = "directsuite-sync.db") -> list[str]:
 async def test_messages_go_into_the_store_once(cli: SyncRunner) -> None:
     await cli.deliver_to(ALICE, "one", "two")
     await cli.deliver_to(BOB, "three")
-    passwords = cli.write_passwords()
     for delivered in ("four", None):
-        result = await cli.run("run", *BOTH, "--passwords", passwords, "--once")
+        result = await cli.run_once(*BOTH)
         assert (result.status, result.err) == (0, "")
         assert result.out.endswith("2 up to date\n")
         if delivered:
@@ -40,20 +39,14 @@ async def test_messages_go_into_the_store_once(cli: SyncRunner) -> None:
 
 async def test_messages_go_into_maildirs(cli: SyncRunner) -> None:
     await cli.deliver_to(ALICE, "one")
-    passwords = cli.write_passwords()
-    result = await cli.run("run", "--mailbox", ALICE, "--passwords", passwords, "--once", "--maildir", "mail")
-    assert result.status == 0
+    assert (await cli.run_once(*HERS, "--maildir", "mail")).status == 0
     assert len(list(cli.folder.glob("mail/alice*/new/*.eml"))) == 1
 
 
 async def test_all_folders_or_some_of_them(cli: SyncRunner) -> None:
-    passwords = cli.write_passwords()
     sent = ("--folder", "INBOX.Sent", "--folder", "INBOX")
     for options, store in ((sent, "some.db"), (("--all-folders",), "all.db")):
-        result = await cli.run(
-            "run", "--mailbox", ALICE, "--passwords", passwords, "--once", "--store", store, *options
-        )
-        assert result.status == 0
+        assert (await cli.run_once(*HERS, "--store", store, *options)).status == 0
         with closing(sqlite3.connect(store)) as connection:
             found = {name for (name,) in connection.execute("SELECT name FROM folder")}
         assert {"INBOX", "INBOX.Sent"} <= found
@@ -69,9 +62,8 @@ async def test_mailboxes_from_a_file_and_a_password_from_the_environment(cli: Sy
 
 async def test_mailbox_of_the_environment_where_none_is_given(cli: SyncRunner) -> None:
     cli.set_env("DIRECTSUITE_MAILBOX", ALICE)
-    passwords = cli.write_passwords()
     for options, known in (((), [ALICE]), (("--mailbox", BOB), [ALICE, BOB])):
-        result = await cli.run("run", *options, "--passwords", passwords, "--once")
+        result = await cli.run_once(*options)
         assert (result.status, result.err) == (0, "")
         with closing(sqlite3.connect("directsuite-sync.db")) as connection:
             assert [name for (name,) in connection.execute("SELECT name FROM mailbox ORDER BY name")] == known
@@ -79,7 +71,7 @@ async def test_mailbox_of_the_environment_where_none_is_given(cli: SyncRunner) -
 
 async def test_duplicate_folder_is_polled_once_and_inbox_ignores_case(cli: SyncRunner) -> None:
     folders = ("--folder", "inbox", "--folder", "Inbox", "--folder", "INBOX.Sent", "--folder", "INBOX.Sent")
-    result = await cli.run("run", "--mailbox", ALICE, "--passwords", cli.write_passwords(), "--once", *folders)
+    result = await cli.run_once(*HERS, *folders)
     assert (result.status, result.err) == (0, "")
     assert parse_folders(folders[1::2]) == ["INBOX", "INBOX.Sent"]
     with closing(sqlite3.connect("directsuite-sync.db")) as connection:
@@ -87,16 +79,14 @@ async def test_duplicate_folder_is_polled_once_and_inbox_ignores_case(cli: SyncR
 
 
 async def test_mistyped_folder_is_reported_in_words_that_fit(cli: SyncRunner) -> None:
-    result = await cli.run(
-        "run", "--mailbox", ALICE, "--passwords", cli.write_passwords(), "--once", "--folder", "INBOX.Snet"
-    )
+    result = await cli.run_once(*HERS, "--folder", "INBOX.Snet")
     assert result.status == 1
     assert "The server has no such folder. Create it there, or remove it from the folders to synchronise." in result.out
 
 
 async def test_failed_mailbox_is_reported_by_number_and_others_continue(cli: SyncRunner) -> None:
     await cli.deliver_to(BOB, "his")
-    result = await cli.run("run", *BOTH, "--passwords", cli.write_passwords(alice="wrong"), "--once")
+    result = await cli.run_once(*BOTH, alice="wrong")
     assert result.status == 1
     assert "The service rejected the mailbox's password. Provide the correct one." in result.out
     assert result.out.endswith("1 up to date, 1 failing\n")
@@ -106,7 +96,7 @@ async def test_failed_mailbox_is_reported_by_number_and_others_continue(cli: Syn
 
 async def test_as_json_each_round_is_a_line(cli: SyncRunner) -> None:
     await cli.deliver_to(ALICE, "one", "two")
-    result = await cli.run("run", *BOTH, "--passwords", cli.write_passwords(bob="wrong"), "--once", "--json")
+    result = await cli.run_once(*BOTH, "--json", bob="wrong")
     lines = [json.loads(line) for line in result.out.splitlines()]
     assert {line.pop("at")[-1] for line in lines} == {"Z"}
     document = (await cli.run("status", "--json")).document
@@ -115,20 +105,17 @@ async def test_as_json_each_round_is_a_line(cli: SyncRunner) -> None:
     assert [each["mailbox"] for each in lines if each.get("problem")] == [numbers[BOB]]
     assert lines[-1] == {"event": "done", "words": "1 up to date, 1 failing"}
     assert lines[0] == {"event": "started", "words": f"messages are written into {cli.folder / 'directsuite-sync.db'}"}
-    assert [line["problem"] for line in lines[1:-1] if line["problem"]] == [
-        "The service rejected the mailbox's password. Provide the correct one."
-    ]
+    (problem,) = [line["problem"] for line in lines[1:-1] if line["problem"]]
+    assert problem == "The service rejected the mailbox's password. Provide the correct one."
     assert result.status == 1
 
 
 async def test_log_lines_name_mailboxes_where_that_is_wanted(cli: SyncRunner) -> None:
     await cli.deliver_to(ALICE, "one")
-    result = await cli.run("run", "--mailbox", ALICE, "--passwords", cli.write_passwords(), "--once", "--log-names")
+    result = await cli.run_once(*HERS, "--log-names")
     assert f" mailbox 1 ({ALICE}): 1 new\n" in result.out
     await cli.deliver_to(ALICE, "two")
-    result = await cli.run(
-        "run", "--mailbox", ALICE, "--passwords", cli.write_passwords(), "--once", "--log-names", "--json"
-    )
+    result = await cli.run_once(*HERS, "--log-names", "--json")
     assert json.loads(result.out.splitlines()[1])["name"] == ALICE
 
 
@@ -143,13 +130,13 @@ async def test_failing_store_is_reported(owner: type, method: str, status: int, 
         raise StoreError("The disk of the store is full.")
 
     cli.monkeypatch.setattr(owner, method, fail)
-    result = await cli.run("run", *BOTH, "--passwords", cli.write_passwords(), "--once")
+    result = await cli.run_once(*BOTH)
     assert result.status == status
     assert result.err.endswith("directsuite: The disk of the store is full\n")
 
 
-def mailbox(number: int, status: SyncStatus = SyncStatus.UP_TO_DATE, **more: object) -> MailboxProgress:
-    progress = MailboxProgress(name=f"nurse{number}@direct.example", status=status)
+def mailbox(nurse: int, status: SyncStatus = SyncStatus.UP_TO_DATE, **more: object) -> MailboxProgress:
+    progress = MailboxProgress(name=f"nurse{nurse}@direct.example", status=status)
     for name, value in more.items():
         setattr(progress, name, value)
     return progress
@@ -165,12 +152,8 @@ FETCHED = mailbox(1, up_to_date_at=90.0, changes=Counter({Kind.NEW: 7, Kind.MOVE
 
 def test_as_lines_it_names_nobody(capsys: pytest.CaptureFixture[str]) -> None:
     lines = LineDisplay(as_json=False)
-    for event in (
-        RoundFinished(new=3, quarantined=1),
-        RoundFinished(problem="The password is refused."),
-        RoundFinished(idle_folders=2),
-        Event(),
-    ):
+    refused = RoundFinished(problem="The password is refused.")
+    for event in (RoundFinished(new=3, quarantined=1), refused, RoundFinished(idle_folders=2), Event()):
         lines.handle_event(event)
     for now in (100.0, 130.0, 160.0, 161.0):
         lines.show_progress(named(FAILING, FETCHED), now)
@@ -186,17 +169,12 @@ def test_as_lines_it_names_nobody(capsys: pytest.CaptureFixture[str]) -> None:
     ("progress", "event", "line"),
     [
         (
-            MailboxProgress(
-                name="nurse1@direct.example",
-                number=7,
-                problem="No such folder.",
-                folders={"INBOX.Sent": "No such folder.", "A": "Denied."},
-            ),
+            mailbox(1, number=7, folders={"INBOX.Sent": "No such folder.", "A": "Denied."}),
             RoundFinished(mailbox=7, problem="No such folder."),
             "mailbox 7 (nurse1@direct.example): INBOX.Sent: No such folder.; A: Denied.",
         ),
         (
-            MailboxProgress(name="nurse1@direct.example", number=7, problem="It is rejected."),
+            mailbox(1, number=7, problem="It is rejected."),
             RoundFinished(mailbox=7, problem="It is rejected.", failure="AuthenticationError"),
             "mailbox 7 (nurse1@direct.example): It is rejected. It is from DIRECTSUITE_MAILBOX_PASSWORD.",
         ),
@@ -221,14 +199,8 @@ def test_as_json_a_summary_counts(capsys: pytest.CaptureFixture[str]) -> None:
         lines.show_progress(named(FAILING, FETCHED), now)
     (line,) = map(json.loads, capsys.readouterr().out.splitlines())
     del line["at"]
-    assert line == {
-        "event": "summary",
-        "waiting": 0,
-        "catching_up": 0,
-        "up_to_date": 1,
-        "failing": 1,
-        "longest_lag": 70.0,
-    }
+    counts = {"waiting": 0, "catching_up": 0, "up_to_date": 1, "failing": 1}
+    assert line == {"event": "summary", "longest_lag": 70.0, **counts}
 
 
 @pytest.mark.parametrize(
