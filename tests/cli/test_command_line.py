@@ -21,14 +21,15 @@ from directsuite.cli.command import Command
 from tests.cli.conftest import COMMANDS, EXAMPLES
 
 
-def run_python(program: str, folder: Path | None = None) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", program]
+def run_python(program: str, *flags: str, folder: Path | None = None) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, *flags, "-c", program]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=20, check=False)
 
 
 COMMON_GROUP = "Options of every command that calls a service"
 TOP_COMMANDS = [name for name in COMMANDS if " " not in name]
 HEAVY = ("aiohttp", "cattrs", "msgspec", "pikepdf", "pyhanko", "directsuite.suite", "directsuite.sandbox")
+OF_OTHER_COMMANDS = ("directsuite.sync", "directsuite.jobs", "directsuite.sandbox", "pikepdf", "keyring")
 
 
 @pytest.mark.parametrize("arguments", [[], ["--help"], ["-h"]], ids=["none", "help", "h"])
@@ -56,7 +57,6 @@ def test_version_is_the_package_s(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [
-        (["nonsense"], "The commands are send, inbox, "),
         (["sned"], "did you mean send?"),
         (["inbox", "lsit"], "did you mean list?"),
         (["demo", "--nonsense"], "There is no option --nonsense"),
@@ -83,11 +83,7 @@ def test_version_is_the_package_s(capsys: pytest.CaptureFixture[str]) -> None:
         (["send", "Dear", "Ada"], "2 arguments too many"),
         (["send", "--subject", "a", "--subject", "Ada"], "--subject is given more than once"),
         (["demo", "--messages", "0"], "--messages: give at least 1"),
-        (["demo", "--messages", "many"], "--messages"),
-        (["demo", "--documents", "-1"], "--documents"),
         (["demo", "--faxes", "1001"], "--faxes: give at most 1000"),
-        (["sandbox", "--port", "65536"], "--port"),
-        (["sandbox", "--port"], "--port"),
         (["sandbox", "--memory", "--data", "folder"], "--data"),
     ],
 )
@@ -105,21 +101,21 @@ def test_bad_usage_is_named_on_stderr_with_status_2(
 
 
 @pytest.mark.parametrize(
-    "arguments",
+    ("arguments", "suggestion"),
     [
-        ["send", "--nonsense"],
-        ["demo", "--massage", "1"],
-        ["inbox", "saved", "1"],
-        ["sign", "--page", "1"],
-        ["send", "--comand", "x"],
+        (["send", "--nonsense"], ""),
+        (["demo", "--massage", "1"], "(did you mean --messages?)"),
+        (["inbox", "saved", "1"], "(did you mean save?)"),
+        (["sign", "--page", "1"], ""),
+        (["send", "--comand", "x"], ""),
     ],
 )
-def test_distant_command_is_not_suggested(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_distant_command_is_not_suggested(
+    arguments: list[str], suggestion: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     main(arguments)
-    named = {"--massage": "(did you mean --messages?)", "saved": "(did you mean save?)"}
     told = capsys.readouterr().err
-    proposal = named.get(arguments[1], "")
-    assert ("did you mean" in told, proposal in told) == (bool(proposal), True)
+    assert ("did you mean" in told, suggestion in told) == (bool(suggestion), True)
 
 
 @pytest.mark.process
@@ -151,30 +147,23 @@ sys.meta_path.insert(0, Interrupted())
 sys.exit(main({command.split()!r}))
 """
     (tmp_path / "in").mkdir()
-    result = run_python(program, tmp_path)
+    result = run_python(program, folder=tmp_path)
     assert (result.returncode, result.stdout) == (130, "")
     assert result.stderr == "directsuite: stopped; nothing was changed: run the same command again\n"
 
 
 @pytest.mark.process
 def test_almost_nothing_is_imported_before_an_interrupt_is_heard() -> None:
-    program = """
+    program = f"""
 import sys
+sys.path[:] = {sys.path!r}
 before = set(sys.modules)
 from directsuite.cli import main
 print(*sorted(sys.modules.keys() - before))
 """
-    result = subprocess.run(
-        [sys.executable, "-S", "-c", f"import sys; sys.path[:] = {sys.path!r}; exec({program!r})"],
-        capture_output=True,
-        text=True,
-        timeout=20,
-        check=False,
-    )
-    assert (result.stdout.split(), result.stderr) == (
-        ["__future__", "directsuite", "directsuite._version", "directsuite.cli"],
-        "",
-    )
+    result = run_python(program, "-S")
+    assert result.stderr == ""
+    assert result.stdout.split() == ["__future__", "directsuite", "directsuite._version", "directsuite.cli"]
 
 
 def test_interrupt_during_command_does_not_claim_no_change(
@@ -232,18 +221,23 @@ def test_internal_error_is_reported_by_place_not_message(
 
 
 @pytest.mark.process
-@pytest.mark.parametrize(("arguments", "status"), [("--help", 0), ("--version", 0), ("--nonsense", 2), ("nonsense", 2)])
-def test_help_and_wrong_usage_import_neither_the_client_nor_the_sandbox(arguments: str, status: int) -> None:
+@pytest.mark.parametrize(
+    ("arguments", "status", "others"),
+    [
+        *(("--help", 0, HEAVY), ("--version", 0, HEAVY), ("--nonsense", 2, HEAVY), ("nonsense", 2, HEAVY)),
+        ("inbox list --mailbox x", 2, OF_OTHER_COMMANDS),
+    ],
+)
+def test_no_command_imports_another_one_s_work(arguments: str, status: int, others: tuple[str, ...]) -> None:
     program = f"""
-import io, sys
+import sys
 from directsuite.cli import main
-sys.stderr, stderr = io.StringIO(), sys.stderr
 assert main({arguments.split()!r}) == {status}
-sys.stderr = stderr
-sys.exit(", ".join(name for name in {HEAVY!r} if name in sys.modules))
+print("imported", *(name for name in {others!r} if name in sys.modules))
 """
     result = run_python(program)
-    assert result.stderr.strip() == ""
+    assert (result.returncode, result.stdout.splitlines()[-1]) == (0, "imported")
+    assert len(result.stderr.splitlines()) == (status == 2)
 
 
 @pytest.mark.process
@@ -259,19 +253,6 @@ def test_shells_are_taught_the_commands_and_options(shell: str, tmp_path: Path) 
     assert "Completion script installed to" in result.stdout
     script = "".join(path.read_text() for path in tmp_path.rglob("*directsuite*") if path.is_file())
     assert [word for word in (*TOP_COMMANDS, "body-file", "watch") if word not in script] == []
-
-
-@pytest.mark.process
-def test_no_command_imports_another_one_s_work() -> None:
-    program = """
-import sys
-from directsuite.cli import main
-assert main(["inbox", "list", "--mailbox", "x"]) == 2
-others = ("directsuite.sync", "directsuite.jobs", "directsuite.sandbox", "pikepdf", "keyring")
-sys.exit(", ".join(name for name in others if name in sys.modules) or 0)
-"""
-    result = run_python(program)
-    assert (result.returncode, len(result.stderr.splitlines())) == (0, 1)
 
 
 @pytest.mark.exhaustive(limit=10)

@@ -104,22 +104,18 @@ def test_full_disk_is_reported(
     assert "ada" not in err
 
 
-def start_demo(tmp_path: Path, *arguments: str, stderr: int = subprocess.PIPE) -> subprocess.Popen[str]:
+@pytest.mark.process
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_signal_ends_the_demo_and_leaves_no_state(tmp_path: Path, number: signal.Signals, status: int) -> None:
     (tmp_path / "temporary").mkdir()
-    return subprocess.Popen(
-        [*DEMO, *arguments, "--output", str(tmp_path / "out")],
+    process = subprocess.Popen(
+        [*DEMO, "--messages", "5000", "--output", str(tmp_path / "out")],
         stdout=subprocess.PIPE,
-        stderr=stderr,
+        stderr=subprocess.PIPE,
         env={**os.environ, "TMPDIR": str(tmp_path / "temporary")},
         text=True,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # shells ignore it for background jobs
     )
-
-
-@pytest.mark.process
-@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_signal_ends_the_demo_and_leaves_no_state(tmp_path: Path, number: signal.Signals, status: int) -> None:
-    process = start_demo(tmp_path, "--messages", "5000")
     give_up = time.monotonic() + 30
     try:
         while not (tmp_path / "out" / "messages").exists():  # the second step writes it, and the third is long
@@ -136,6 +132,7 @@ def test_signal_ends_the_demo_and_leaves_no_state(tmp_path: Path, number: signal
 
 DONE: dict[str, Any] = {"success": True, "code": 0}
 REGISTERED: dict[str, Any] = {"success": True, "code": "000"}
+REFUSED = {"success": False, "code": "002"}
 ACTIVE = {"username": "ada", "UserStateType": "activated"}
 OTHER_PDF = base64.b64encode(b"%PDF-1.7\n% another document\n").decode()
 
@@ -149,12 +146,7 @@ OTHER_PDF = base64.b64encode(b"%PDF-1.7\n% another document\n").decode()
         ("patient", "GetPatientAddressByMeta", {"body": REGISTERED}, "not found by name and birth date"),
         ("patient", "GetPatientAddressByUsername", {"body": REGISTERED}, "not found by username"),
         ("patient", "ProvisionIDProofedPatient", {"body": REGISTERED, "skip": 1}, "provisioned twice"),
-        (
-            "patient",
-            "ProvisionIDProofedPatient",
-            {"body": {"success": False, "code": "002"}, "skip": 1},
-            "the code 002, not 014",
-        ),
+        ("patient", "ProvisionIDProofedPatient", {"body": REFUSED, "skip": 1}, "the code 002, not 014"),
         ("patient", "SetPatientsPasswords", {"status": 400}, "SetPatientsPasswords: "),
         ("message", "GetMessageStatus", {"body": DONE}, "after 0 minutes the statuses are , not"),
         ("message", "GetMessagesByUIDs", {"body": DONE}, "instead of one"),
@@ -180,9 +172,8 @@ async def test_step_notices_a_false_response(
     if name == "message":  # it writes to the patient of the first step
         assert (await run_step(STEPS["patient"], opened_demo))[1] is None
     media_type = "text/plain" if isinstance(rule.get("body"), str) else "application/json"
-    opened_demo.sandbox.inject_fault(
-        operation, "status", **{"status": 200, "media_type": media_type, "times": None, **rule}
-    )
+    fault = {"status": 200, "media_type": media_type, "times": None, **rule}
+    opened_demo.sandbox.inject_fault(operation, "status", **fault)
     (count, _), actual = await run_step(STEPS[name], opened_demo)
     assert count is None
     assert problem in (actual or "")

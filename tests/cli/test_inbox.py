@@ -36,13 +36,10 @@ def with_files(*names: str, html: str | None = None) -> bytes:
     return message.as_bytes()
 
 
-@pytest.mark.parametrize(
-    ("size", "words"),
-    [(0, "0 B"), (999, "999 B"), (1_000, "1.0 KB"), (1_249, "1.2 KB"), (2_560_000, "2.6 MB"), (10**400, None)],
-    ids=lambda each: str(each)[:10],
-)
-def test_size_of_any_number_of_bytes_is_shown(size: int, words: str | None) -> None:
-    assert format_size(size) == words or (words is None and format_size(size).endswith(" MB"))
+def test_size_of_any_number_of_bytes_is_shown() -> None:
+    shown = {0: "0 B", 999: "999 B", 1_000: "1.0 KB", 1_249: "1.2 KB", 2_560_000: "2.6 MB"}
+    assert {size: format_size(size) for size in shown} == shown
+    assert format_size(10**400).endswith(" MB")
 
 
 async def test_long_folder_is_listed_from_its_end(cli: CliRunner) -> None:
@@ -84,12 +81,9 @@ async def test_message_is_read_as_text(cli: CliRunner) -> None:
 
 
 async def test_of_html_the_text_is_shown(cli: CliRunner) -> None:
-    html = (
-        "<style>p{}</style><p>Dear <b>Alice</b>,<br>see&nbsp;<a href='https://x.test/'>this</a>.</p><script>1</script>"
-    )
+    html = "<style>p{}</style><p>Dear <b>Alice</b>,<br>see&nbsp;<a href='https://x.test/'>this</a>.</p>"
     await cli.deliver("", with_files(html=html))
-    result = await cli.run("inbox", "read", "1")
-    assert result.out.endswith("\n\nDear Alice,\nsee this <https://x.test/>.\n")
+    assert (await cli.run("inbox", "read", "1")).out.endswith("\n\nDear Alice,\nsee this <https://x.test/>.\n")
 
 
 @pytest.mark.parametrize("html", ["<style>p{}</style><img src='cid:scan'>", "<!-- Potassium 6.9"])
@@ -97,10 +91,8 @@ async def test_html_that_shows_nothing_is_said_to(cli: CliRunner, html: str) -> 
     await cli.deliver("", with_files(html=html))
     result = await cli.run("inbox", "read", "1")
     assert (result.status, result.out.endswith("\n\n")) == (0, True)
-    assert (
-        result.err == "directsuite: The HTML of the message contains no visible text. "
-        "Run the same command with --json to see the HTML.\n"
-    )
+    words = "contains no visible text. Run the same command with --json to see the HTML."
+    assert result.err == f"directsuite: The HTML of the message {words}\n"
     assert (await cli.run("inbox", "read", "1", "--json")).document["body"].strip() == html
 
 
@@ -120,7 +112,6 @@ async def test_terminal_is_not_shown_what_it_would_act_upon(cli: CliRunner) -> N
         assert "owned" in told
 
 
-FILE_NAMES = ("../../escaped", "/etc/passwd", "..\\up.txt", "a.pdf", "A.pdf", "a.pdf", "nul.txt", ".hidden", "-rf")
 SAVED = {
     "escaped": "../../escaped",
     "passwd": "/etc/passwd",
@@ -139,7 +130,7 @@ def read_files(folder: Path) -> dict[str, str]:
 
 
 async def test_attachments_get_unique_names_and_owner_only_mode(cli: CliRunner) -> None:
-    await cli.deliver("", with_files(*FILE_NAMES))
+    await cli.deliver("", with_files(*SAVED.values()))
     result = await cli.run("inbox", "save", "1", "--into", "saved")
     assert (result.status, result.err) == (0, "")
     assert read_files(cli.folder / "saved") == SAVED
@@ -150,27 +141,22 @@ async def test_attachments_get_unique_names_and_owner_only_mode(cli: CliRunner) 
 
 
 async def test_existing_files_are_skipped_unless_overwrite_is_given(cli: CliRunner) -> None:
-    await cli.deliver("", with_files(*FILE_NAMES))
+    await cli.deliver("", with_files(*SAVED.values()))
     folder, save = cli.folder / "saved", ("inbox", "save", "1", "--into", "saved")
     folder.mkdir()
     (folder / "a.pdf").write_text("was there")
     (folder / "escaped").symlink_to(cli.folder / "elsewhere")
     result = await cli.run(*save)
-    assert (result.status, result.err) == (
-        1,
-        "directsuite: 2 existing files skipped, 2 with other content. Give --overwrite to replace existing files, or "
-        "a different folder with --into.\n",
-    )
+    advice = "Give --overwrite to replace existing files, or a different folder with --into."
+    assert result.err == f"directsuite: 2 existing files skipped, 2 with other content. {advice}\n"
+    assert result.status == 1
     others = {name: text for name, text in SAVED.items() if name not in ("a.pdf", "escaped")}
     assert read_files(folder) == {**others, "a.pdf": "was there"}
     assert (await cli.run(*save, "--overwrite")).status == 0
     assert read_files(folder) == SAVED
     result = await cli.run(*save)
-    assert (result.status, result.out, result.err) == (
-        0,
-        "",
-        "directsuite: 9 existing files skipped, with the same content.\n",
-    )
+    assert (result.status, result.out) == (0, "")
+    assert result.err == "directsuite: 9 existing files skipped, with the same content.\n"
     assert sorted(path.name for path in cli.folder.iterdir()) == ["saved"]
 
 
@@ -194,9 +180,8 @@ async def test_message_without_files_is_reported(cli: CliRunner) -> None:
     "arguments", [("read", "99"), ("save", "99", "--into", "saved"), ("list", "--folder", "INBOX.x")]
 )
 async def test_missing_message_has_its_own_exit_status(cli: CliRunner, arguments: tuple[str, ...]) -> None:
-    result = await cli.run("inbox", *arguments)
-    assert (result.status, result.out) == (4, "")
-    assert "`directsuite inbox list`" in result.err or "--folder" in result.err
+    err = await cli.fail(4, "directsuite: ", "inbox", *arguments)
+    assert "`directsuite inbox list`" in err or "--folder" in err
 
 
 async def sent_copies(runner: CliRunner, *recipients: str) -> None:
@@ -226,9 +211,8 @@ async def test_messages_are_searched_by_recipient_in_all_folders(cli: CliRunner)
     assert {(each["folder"], each["uid"]) for each in found} == {("INBOX", 1), ("INBOX.Sent", 1), ("INBOX.Trash", 1)}
     result = await cli.run("inbox", "list", "--all-folders", "--limit", "1")
     assert result.err == "directsuite: 2 more. To see them, give --limit 3 or --all.\n"
-    assert (await cli.run("inbox", "list", "--to", "carol", "--folder", "INBOX.Sent")).err.endswith(
-        "No message matches. --all-folders searches all folders.\n"
-    )
+    result = await cli.run("inbox", "list", "--to", "carol", "--folder", "INBOX.Sent")
+    assert result.err.endswith("No message matches. --all-folders searches all folders.\n")
 
 
 async def test_newest_of_all_folders_stand_first(cli: CliRunner) -> None:
@@ -240,10 +224,6 @@ async def test_newest_of_all_folders_stand_first(cli: CliRunner) -> None:
     await cli.deliver("three")
     found = (await cli.run("inbox", "list", "--all-folders", "--limit", "2", "--json")).document
     assert [each["subject"] for each in found] == ["three", "Lab"]
-
-
-async def test_folder_and_all_folders_cannot_be_combined(cli: CliRunner) -> None:
-    await cli.fail(2, "--folder", "inbox", "list", "--all-folders", "--folder", "INBOX")
 
 
 async def test_folder_with_the_same_name_after_the_prefix_is_suggested(cli: CliRunner) -> None:
@@ -397,18 +377,13 @@ TRICKLE = responses.respond_in_chunks(
 )
 
 
-async def _list(box: ds.Mailbox) -> object:
-    return await _find_newest(box, ["INBOX"], InboxListOptions())
+READERS: dict[str, Callable[[ds.Mailbox], Awaitable[object]]] = {
+    "inbox list": lambda box: _find_newest(box, ["INBOX"], InboxListOptions()),
+    "inbox forward": lambda box: _fetch_metadata(box, "INBOX", [1]),
+}
 
 
-async def _find(box: ds.Mailbox) -> object:
-    return await _fetch_metadata(box, "INBOX", [1])
-
-
-READERS: dict[str, Callable[[ds.Mailbox], Awaitable[object]]] = {"inbox list": _list, "inbox forward": _find}
-
-
-@pytest.mark.parametrize("read", READERS.values(), ids=READERS.keys())
+@pytest.mark.parametrize("read", READERS.values(), ids=READERS)
 def test_list_that_trickles_in_ends_with_the_timeout(read: Callable[[ds.Mailbox], Awaitable[object]]) -> None:
     async def run() -> ds.DirectSuiteError:
         async with ScriptedServer(TRICKLE) as server, open_suite(server, timeout=6) as suite:

@@ -6,7 +6,6 @@ import ast
 import asyncio
 import io
 import json
-import re
 import sys
 import time
 from datetime import UTC, date, datetime
@@ -84,13 +83,16 @@ ROWS = [
 ]
 
 
+def set_terminal_width(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    size = {"COLUMNS": str(columns), "LINES": "25"}
+    for name, value in {"TTY_COMPATIBLE": "1", "NO_COLOR": "1", "TERM": "dumb", **size}.items():
+        monkeypatch.setenv(name, value)
+
+
 def render_table(columns: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> list[str]:
-    monkeypatch.setenv("TTY_COMPATIBLE", "1")
-    monkeypatch.setenv("NO_COLOR", "1")
-    monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.setenv("COLUMNS", str(columns))
+    set_terminal_width(columns, monkeypatch)
     show_table(("to", "sent", "details", "SMTP id"), ROWS, no_wrap=("to", "SMTP id"))
-    return re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out).splitlines()
+    return capsys.readouterr().out.splitlines()
 
 
 @pytest.mark.parametrize("columns", [40, 60, 80, 100, 120, 200])
@@ -118,8 +120,7 @@ def test_what_does_not_fit_stands_below_its_row_with_its_title(
 def test_value_of_several_rows_is_above_them(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for name, value in {"TTY_COMPATIBLE": "1", "NO_COLOR": "1", "TERM": "dumb", "COLUMNS": "40", "LINES": "25"}.items():
-        monkeypatch.setenv(name, value)
+    set_terminal_width(40, monkeypatch)
     rows = [("bob@direct.example.test", "<1234567890@direct.example.test>"), ("ann@direct.example.test", "")]
     show_table(("to", "SMTP id"), rows, no_wrap=("to", "SMTP id"), above=("SMTP id",))
     lines = capsys.readouterr().out.splitlines()
@@ -169,16 +170,10 @@ async def test_terminal_sees_counts_and_remaining_time(unit: Unit, words: tuple[
     assert [word for word in words if word not in told] == []
 
 
-async def test_short_operation_shows_no_progress() -> None:
-    console = make_terminal()
-    async with show_progress("asking", console=console):
-        await let_timer_fire()
-    assert get_output(console) == ""
-
-
-async def test_progress_is_shown_only_on_a_terminal() -> None:
-    console = Console(file=io.StringIO(), force_terminal=False)
-    async with show_progress("signing", unit="pieces", console=console, delay=0.0) as bar:
+@pytest.mark.parametrize(("is_terminal", "delay"), [(True, 1.0), (False, 0.0)], ids=["short operation", "no terminal"])
+async def test_progress_is_shown_after_a_second_and_only_on_a_terminal(is_terminal: bool, delay: float) -> None:
+    console = Console(file=io.StringIO(), force_terminal=is_terminal)
+    async with show_progress("signing", unit="pieces", console=console, delay=delay) as bar:
         bar.advance()
         bar.update(2, None)
         await let_timer_fire()
@@ -260,8 +255,7 @@ WRITERS = {
 }
 
 
-def list_writers() -> set[str]:
-    """Return the functions that write to sys.stdout or sys.stderr, or call print."""
+def test_only_filtering_functions_write_to_the_terminal() -> None:
     found = set[str]()
     for file in sorted(ROOT.rglob("*.py")):
         module = ".".join(file.relative_to(ROOT).with_suffix("").parts)
@@ -272,11 +266,7 @@ def list_writers() -> set[str]:
             calls = [ast.unparse(each.func) for each in ast.walk(function) if isinstance(each, ast.Call)]
             if any(name == "print" or name.startswith(("sys.stdout.write", "sys.stderr.write")) for name in calls):
                 found.add(f"{module}.{function.name}")
-    return found
-
-
-def test_only_filtering_functions_write_to_the_terminal() -> None:
-    assert list_writers() - WRITERS == set()
+    assert found - WRITERS == set()
 
 
 @pytest.mark.exhaustive

@@ -10,6 +10,7 @@ from tests.cli.conftest import CliRunner
 
 DOMAIN = ("--domain", "direct.example.test")
 ADDRESS = "ada@direct.example.test"
+AS_JSON = '{"first_name": "Ada", "last_name": "Example", "ssn4": "1234", "dob": "1980-02-29"}'
 ADA = """
 first_name = "Ada"
 last_name = "Example"
@@ -18,8 +19,6 @@ dob = 1980-02-29
 direct_username = "ada"
 direct_password = "Correct-Horse-1"
 """
-
-
 TWICE = (("twice.json", '{"ada": "a", "ada": "b"}'), ("cases.toml", 'ada = "a"\nAda = "b"'))
 
 
@@ -49,8 +48,7 @@ async def test_paid_operation_is_confirmed_and_reports_payment(cli: CliRunner) -
 
 async def test_without_terminal_confirmation_needs_an_option(cli: CliRunner) -> None:
     file = cli.write_private_file("ada.toml", ADA)
-    result = await cli.run("patient", "add", file, *DOMAIN, stdin="y\n")
-    assert (result.status, "--yes" in result.err) == (2, True)
+    await cli.fail(2, "--yes", "patient", "add", file, *DOMAIN, stdin="y\n")
     result = await cli.run("patient", "add", file, *DOMAIN, "--yes", "--json")
     document = result.document
     assert next(iter(document["users"][0].items())) == ("direct_address", ADDRESS)
@@ -76,9 +74,7 @@ async def test_person_who_has_an_address_gets_another_only_where_that_is_said(cl
     again = ("patient", "add", cli.write_private_file("again.toml", unnamed), *DOMAIN, "--yes")
     result = await cli.run(*again)
     assert (result.status, ADDRESS in result.out.split()) == (1, True)
-    assert (
-        "Nothing was provisioned or debited: use that address. To provision another one, give --another" in result.err
-    )
+    assert "or debited: use that address. To provision another one, give --another" in result.err
     result = await cli.run(*again, "--json")
     assert (result.status, result.document["payment_confirmation"]) == (1, None)
     assert [user["direct_address"] for user in result.document["users"]] == [ADDRESS]
@@ -123,8 +119,7 @@ async def test_domain_that_the_service_does_not_know_is_not_taken_for_nobody(
 
 async def test_files_of_people_and_passwords_may_come_from_stdin(cli: CliRunner) -> None:
     assert (await cli.run("patient", "add", "-", *DOMAIN, "--yes", stdin=ADA)).status == 0
-    as_json = '{"first_name": "Ada", "last_name": "Example", "ssn4": "1234", "dob": "1980-02-29"}'
-    assert (await cli.run("patient", "find", "-", *DOMAIN, stdin=as_json)).status == 0
+    assert (await cli.run("patient", "find", "-", *DOMAIN, stdin=AS_JSON)).status == 0
     assert (await cli.run("patient", "passwords", "-", *DOMAIN, stdin='ada = "Correct-Horse-2"')).status == 0
 
 
@@ -137,8 +132,7 @@ async def test_patient_is_found_by_who_that_is_and_by_username(cli: CliRunner) -
     titles, patient = result.out.splitlines()
     assert (result.status, titles.split()[:2], patient.split()[0]) == (0, ["Direct", "address"], ADDRESS)
     assert "activated" in patient
-    as_json = '{"first_name": "Ada", "last_name": "Example", "ssn4": "1234", "dob": "1980-02-29"}'
-    assert (await cli.run("patient", "find", cli.write_private_file("ada.json", as_json), *DOMAIN)).status == 0
+    assert (await cli.run("patient", "find", cli.write_private_file("ada.json", AS_JSON), *DOMAIN)).status == 0
 
 
 @pytest.mark.parametrize("arguments", [("find", "ada.toml"), ("by-username", "ada")])
@@ -151,14 +145,8 @@ async def test_passwords_are_set_from_a_file(cli: CliRunner) -> None:
     await added(cli)
     result = await cli.run("patient", "passwords", cli.write_private_file("p.toml", 'ada = "Correct-Horse-2"'), *DOMAIN)
     assert (result.status, result.out, result.err) == (0, "", "directsuite: Passwords were set for 1 patient.\n")
-    err = await cli.fail(
-        4,
-        "check the usernames",
-        "patient",
-        "passwords",
-        cli.write_private_file("p.toml", 'bob = "Correct-Horse-2"'),
-        *DOMAIN,
-    )
+    unknown = cli.write_private_file("p.toml", 'bob = "Correct-Horse-2"')
+    err = await cli.fail(4, "check the usernames", "patient", "passwords", unknown, *DOMAIN)
     assert "may or may not have been set" in err
 
 
@@ -201,7 +189,6 @@ async def test_file_that_is_wrong_is_reported_without_what_stands_in_it(cli: Cli
     for command in (("find", file), ("add", file, "--yes")):
         err = await cli.fail(2, named, "patient", *command, *DOMAIN)
         assert not {"Ada", "ada-example", "1234", "29.2"} & set(err.replace(".", " ").split())
-        assert "Traceback" not in err
 
 
 async def test_problem_of_a_file_is_named_on_a_terminal(cli: CliRunner) -> None:
@@ -238,8 +225,7 @@ async def test_invalid_arguments_are_rejected(cli: CliRunner, arguments: tuple[s
         cli.write_private_file(name, text)
     cli.folder.joinpath("open.toml").write_text(ADA)
     cli.folder.joinpath("open.toml").chmod(0o644)
-    err = await cli.fail(2, named, "patient", *arguments)
-    assert "Traceback" not in err
+    await cli.fail(2, named, "patient", *arguments)
 
 
 async def test_who_logs_in_has_to_be_known(cli: CliRunner, no_keyring: None) -> None:
@@ -247,7 +233,5 @@ async def test_who_logs_in_has_to_be_known(cli: CliRunner, no_keyring: None) -> 
     await cli.fail(2, "DIRECTSUITE_LOGIN_PASSWORD", "patient", "by-username", "ada", *DOMAIN)
     cli.monkeypatch.delenv("DIRECTSUITE_LOGIN_USERNAME")
     await cli.fail(2, "--login USERNAME", "patient", "by-username", "ada", *DOMAIN)
-    file = cli.write_private_file("secret", "wrong")
-    await cli.fail(
-        3, "password", "patient", "by-username", "ada", *DOMAIN, "--login", "somebody", "--password-file", file
-    )
+    login = ("--login", "somebody", "--password-file", cli.write_private_file("secret", "wrong"))
+    await cli.fail(3, "password", "patient", "by-username", "ada", *DOMAIN, *login)

@@ -6,8 +6,6 @@ import errno
 import io
 import os
 import sys
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -69,16 +67,9 @@ async def test_what_failed_keeps_its_status(
     assert await status_without_stderr(full_disk, *arguments) == status
 
 
-@asynccontextmanager
-async def broken_terminal(error: OSError | None) -> AsyncGenerator[io.TextIOWrapper]:
-    stream = make_lossy_stream(io.TextIOWrapper(io.BufferedWriter(Broken(error)), "utf-8"))
-    yield stream
-    stream.close()
-
-
 @pytest.mark.parametrize("error", [OSError(5, "gone"), BrokenPipeError(), None])
 async def test_bar_on_a_closed_terminal_is_not_an_error(error: OSError | None) -> None:
-    async with broken_terminal(error) as stream:
+    with make_lossy_stream(io.TextIOWrapper(io.BufferedWriter(Broken(error)), "utf-8")) as stream:
         assert (stream.isatty(), stream.fileno()) == (True, 2)
         console = Console(file=stream, force_terminal=True)
         async with show_progress("sending", console=console, delay=0.0) as bar:
@@ -180,26 +171,21 @@ def test_help_is_laid_out_whatever_the_columns_are_said_to_be(
 REMEDY = "In a copy of the repository, run pip install '.[cli,sandbox]'."
 
 
-@pytest.mark.parametrize("library", ["cyclopts", "justhtml", "rich"])
-def test_missing_cli_extra_is_named_with_the_remedy(
-    library: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+LIBRARIES = {
+    "cli": ("cyclopts", "justhtml", "rich"),
+    "sandbox": ("pikepdf", "pyhanko", "pyhanko_certvalidator", "cryptography", "fontTools", "PIL"),
+}
+
+
+@pytest.mark.parametrize(("extra", "library"), [(extra, each) for extra, names in LIBRARIES.items() for each in names])
+def test_missing_extra_is_named_with_the_remedy(
+    extra: str, library: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(sys.modules, library, None)
-    assert main(["--help"]) == 1
+    assert main(["--help"] if extra == "cli" else ["demo", "--output", str(tmp_path / "out")]) == 1
     told = capsys.readouterr()
     assert told.out == ""
-    assert told.err == f"directsuite: This needs {library}, which the extra 'cli' installs. {REMEDY}\n"
-
-
-@pytest.mark.parametrize("library", ["pikepdf", "pyhanko", "pyhanko_certvalidator", "cryptography", "fontTools", "PIL"])
-def test_demo_without_sandbox_extra_names_the_extra(
-    library: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setitem(sys.modules, library, None)
-    assert main(["demo", "--output", str(tmp_path / "out")]) == 1
-    assert (
-        capsys.readouterr().err == f"directsuite: This needs {library}, which the extra 'sandbox' installs. {REMEDY}\n"
-    )
+    assert told.err == f"directsuite: This needs {library}, which the extra '{extra}' installs. {REMEDY}\n"
     assert list(tmp_path.iterdir()) == []
 
 

@@ -119,7 +119,7 @@ def test_unavailable_address_is_reported(
         (("--memory", "--imitate", "file"), "file is not a report of `directsuite doctor --deep`: "),
         (
             ("--data", "file"),
-            "the state cannot be stored in the folder of --data (file): it is a file or inside of one: ",
+            "the state cannot be stored in the folder of --data (file): it is a file or inside of one",
         ),
         (("--data", "file/state"), "the state cannot be stored in the folder of --data (file/state): it is a file or "),
         (("--data", "damaged"), "the state in the folder of --data (damaged) cannot be used ("),

@@ -15,7 +15,7 @@ import pytest
 
 from directsuite.messaging.models import Message, SendMessageResponse
 from directsuite.messaging.service import Mailbox
-from tests.cli.conftest import CliResult, CliRunner
+from tests.cli.conftest import CliRunner
 from tests.integration.scenario import ALICE, BOB, PASSWORD, open_scenario
 
 TO_BOB = ("--to", BOB, "--subject", "Referral", "--body", "Please see her.")
@@ -53,19 +53,11 @@ async def test_body_recipients_and_files_arrive(cli: CliRunner) -> None:
     assert [(each.email, each.type) for each in message.recipients] == [(BOB, "TO"), (f"cc-{ALICE}", "CC")]
 
 
-@pytest.mark.parametrize(
-    "given",
-    [
-        ("Bob <{bob}>", "{alice}"),
-        ('"Bob, of the clinic" <{bob}>,{alice}',),
-        ("<{bob}>, Alice <{alice}>",),
-        ("{bob} , {alice}",),
-    ],
-)
-async def test_recipients_have_names_and_stand_in_a_list(given: tuple[str, ...], cli: CliRunner) -> None:
-    to = [word for each in given for word in ("--to", each.format(bob=BOB, alice=ALICE))]
-    document = (await cli.run("send", *to, "--body", "x", "--dry-run", "--json")).document
-    assert document["recipients"] == [{"email": BOB, "type": "TO"}, {"email": ALICE, "type": "TO"}]
+async def test_recipients_have_names_and_stand_in_a_list(cli: CliRunner) -> None:
+    lists = (f'"Bob, of the clinic" <{BOB}>,{ALICE}', f"<{BOB}>, Alice <{ALICE}>", f"{BOB} , {ALICE}")
+    for to in (("--to", f"Bob <{BOB}>", "--to", ALICE), *(("--to", each) for each in lists)):
+        document = (await cli.run("send", *to, "--body", "x", "--dry-run", "--json")).document
+        assert document["recipients"] == [{"email": BOB, "type": "TO"}, {"email": ALICE, "type": "TO"}]
 
 
 @pytest.mark.parametrize("given", ["Bob <bob>", f"{BOB},", f"Bob <{BOB}", f"<{BOB}> Bob", "", f"{BOB};{ALICE}"])
@@ -115,16 +107,8 @@ async def test_dry_run_says_what_became_of_its_key(cli: CliRunner) -> None:
     assert "The message was sent before with this --key. It would not be sent again." in result.err
     assert ("was sent before" in result.out, "would be sent" in result.out) == (True, False)
     assert (await cli.run("send", *TO_BOB, "--key", "another", "--dry-run", "--json")).document["sent_before"]
-    await cli.fail(
-        2,
-        "used for a different message, which was sent.",
-        "send",
-        *TO_BOB[:-1],
-        "Other words.",
-        "--key",
-        "another",
-        "--dry-run",
-    )
+    other = ("send", *TO_BOB[:-1], "Other words.", "--key", "another", "--dry-run")
+    await cli.fail(2, "used for a different message, which was sent.", *other)
 
 
 @pytest.mark.parametrize("key", [(), ("--key", "referral-17")])
@@ -171,6 +155,7 @@ def find_journals(folder: Path) -> list[Path]:
 
 
 async def test_with_a_key_it_goes_once_however_often_it_is_given(cli: CliRunner) -> None:
+    cli.sandbox.inject_fault("SendWithHeader", "reset_after")
     first, second = await cli.run(*KEYED), await cli.run(*KEYED, "--json")
     assert (first.status, second.status) == (0, 0)
     assert second.document == {"sent": True, "sent_before": True, "smtp_id": first.out.strip()}
@@ -210,13 +195,6 @@ async def test_send_that_runs_out_of_time_says_which_setting_gives_it_more(cli: 
     result = await cli.run("send", *TO_BOB)
     assert result.status == 7
     assert result.err.endswith("; raise the timeout (DIRECTSUITE_TIMEOUT, or timeout in the settings file)\n")
-
-
-async def test_with_a_key_a_lost_response_is_found(cli: CliRunner) -> None:
-    cli.sandbox.inject_fault("SendWithHeader", "reset_after")
-    result = await cli.run(*KEYED)
-    assert result.status == 0
-    assert await sent(cli) == 1
 
 
 async def test_key_that_was_another_message_s_is_rejected(cli: CliRunner) -> None:
@@ -265,18 +243,10 @@ async def test_journal_on_a_read_only_file_system_is_reported(cli: CliRunner) ->
 NEEDS_DEV_ZERO = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no /dev/zero")
 
 
-def refused(result: CliResult, named: str) -> None:
-    """Assert that the command fails with status 2, a message that contains `named`, and no output on stdout."""
-    assert (result.status, result.out) == (2, "")
-    assert named in result.err
-    assert "Traceback" not in result.err
-
-
 @pytest.mark.parametrize(
     ("options", "named"),
     [
         (("--body", "x"), "--to ADDRESS"),
-        (("--to", "bob", "--body", "x"), "--to number 1 is not an e-mail address"),
         (("--to", BOB, "--cc", "a b@c", "--body", "x"), "--cc number 1 is not an e-mail address"),
         (("--to", BOB), "--body-file"),
         (("--to", BOB, "--body", "x", "--body-file", "y"), "--body-file"),
@@ -297,10 +267,7 @@ def refused(result: CliResult, named: str) -> None:
         (("--to", BOB, "--body", "x", "--subject", "a\nBcc: b@c"), "--subject contains a line break"),
         (("--to", BOB, "--body", "x", "--subject", "\x1b[2J"), "--subject contains a line break or another control"),
         (("--to", BOB, "--body", "x", "--subject", "\udcff"), "--subject is not text"),
-        (
-            ("--to", BOB, "--body", "x", "--password-file", "bytes"),
-            "the file of --password-file is accessible to other users",
-        ),
+        (("--to", BOB, "--body", "x", "--password-file", "bytes"), "--password-file is accessible to other users"),
         (("--to", BOB, "--body", "x", "--password-file", "none"), "--password-file can't be read"),
     ],
 )
@@ -312,16 +279,15 @@ async def test_invalid_arguments_are_rejected_before_sending(
     cli.folder.joinpath("blank").write_bytes(b" \n")
     if sys.platform != "win32":
         os.mkfifo(cli.folder / "pipe")
-    result = await cli.run("send", *options)
-    refused(result, named)
-    assert "ada-example" not in result.err  # the name of a file may be a patient's
-    assert BOB not in result.err
+    err = await cli.fail(2, named, "send", *options)
+    assert "ada-example" not in err  # the name of a file may be a patient's
+    assert BOB not in err
     assert await sent(cli) == 0
 
 
 async def test_send_needs_a_mailbox(cli: CliRunner) -> None:
     cli.monkeypatch.delenv("DIRECTSUITE_MAILBOX")
-    refused(await cli.run("send", *TO_BOB), "--mailbox ADDRESS")
+    await cli.fail(2, "--mailbox ADDRESS", "send", *TO_BOB)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="it keeps state elsewhere")
@@ -336,17 +302,15 @@ async def test_send_journal_is_in_users_state_folder(cli: CliRunner) -> None:
         assert stat.S_IMODE(record.parent.stat().st_mode) == 0o700
 
 
-async def lost(runner: CliRunner, monkeypatch: pytest.MonkeyPatch) -> None:
+async def lose_request(runner: CliRunner) -> None:
     """Send with a key and lose the request, so that the outcome is unknown."""
-    monkeypatch.setenv("DIRECTSUITE_SETTLE", "0")
+    runner.set_env("DIRECTSUITE_SETTLE", "0")
     runner.sandbox.inject_fault("SendWithHeader", "reset_before")
-    result = await runner.run(*KEYED)
-    assert (result.status, result.out) == (7, "")
-    assert "run the same command again with the same --key" in result.err
+    await runner.fail(7, "run the same command again with the same --key", *KEYED)
 
 
 async def test_absent_message_is_sent_by_next_command(cli: CliRunner) -> None:
-    await lost(cli, cli.monkeypatch)
+    await lose_request(cli)
     result = await cli.run(*KEYED)
     assert (result.status, "may have sent the message. Searching INBOX.Sent" in result.err) == (0, True)
     assert await sent(cli) == 1
@@ -354,7 +318,7 @@ async def test_absent_message_is_sent_by_next_command(cli: CliRunner) -> None:
 
 async def test_unverifiable_outcome_asks_user_to_check(cli: CliRunner) -> None:
     await cli.run("send", *TO_BOB)  # without a request id: this server may show none
-    await lost(cli, cli.monkeypatch)
+    await lose_request(cli)
     for _ in range(2):
         await cli.fail(7, "only if it does not, run the command again with a new --key", *KEYED)
     assert await sent(cli) == 1

@@ -21,8 +21,7 @@ from tests.integration.scenario import ALICE, BOB
 
 async def sent(runner: CliRunner, *recipients: str) -> str:
     to = [option for address in recipients for option in ("--to", address)]
-    result = await runner.run("send", *to, "--body", "x")
-    return result.out.strip()
+    return (await runner.run("send", *to, "--body", "x")).out.strip()
 
 
 async def test_each_recipient_is_a_row(cli: CliRunner) -> None:
@@ -209,10 +208,8 @@ async def test_record_without_an_id_is_shown(cli: CliRunner) -> None:
     smtp_ids = [await sent(cli, BOB), await sent(cli, "bounce@elsewhere.test")]
     change_responses(cli, lambda _, records: [attrs.evolve(each, message_id=None) for each in records])
     result = await cli.run("status", *smtp_ids, "--json")
-    assert [(each["to"], each["message_id"]) for each in result.document] == [
-        (BOB, None),
-        ("bounce@elsewhere.test", None),
-    ]
+    assert [each["to"] for each in result.document] == [BOB, "bounce@elsewhere.test"]
+    assert [each["message_id"] for each in result.document] == [None, None]
     assert result.err.count("\n") == 1
 
 
@@ -324,24 +321,17 @@ def leap(runner: CliRunner) -> None:
         runner.monkeypatch.setattr(SystemClock, method, staticmethod(getattr(clock, method)))
 
 
-async def test_message_that_arrives_meanwhile_is_waited_for(cli: CliRunner) -> None:
-    smtp_id = await sent(cli, "slow+2m@elsewhere.test")
-    assert "Waiting" in (await cli.run("status", smtp_id)).out
-    leap(cli)
-    result = await cli.run("status", smtp_id, "--watch")
-    assert (result.status, "Delivered" in result.out) == (0, True)
-
-
 @pytest.mark.parametrize("more", [(), ("--json",)], ids=["text", "json"])
 async def test_watching_reports_the_start_and_each_change_on_stderr(cli: CliRunner, more: tuple[str, ...]) -> None:
     smtp_id = await sent(cli, BOB, "slow+2m@elsewhere.test")
     leap(cli)
     result = await cli.run("status", smtp_id, "--watch", "-v", *more)
+    assert result.status == 0
     titles, bob, slow, waiting, change = result.err.splitlines()
     assert titles.split()[:3] == ["to", "status", "details"]
     assert (bob.split()[:2], slow.split()[:2]) == ([BOB, "Delivered"], ["slow+2m@elsewhere.test", "Waiting"])
     assert waiting == "directsuite: Waiting for the final status of 1 recipient."
-    assert change == ("directsuite: The status of a recipient (slow+2m@elsewhere.test) is Delivered (before: Waiting).")
+    assert change == "directsuite: The status of a recipient (slow+2m@elsewhere.test) is Delivered (before: Waiting)."
     assert result.out == (await cli.run("status", smtp_id, *more)).out
 
 

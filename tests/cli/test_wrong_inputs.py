@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -99,21 +100,20 @@ async def test_command_that_cannot_use_its_service_says_why(condition: str, comm
 
 
 @pytest.mark.parametrize("command", ["inbox list", "fax list", "patient by-username"])
-async def test_page_that_is_not_a_response_points_to_the_url(cli: CliRunner, files: None, command: str) -> None:
+@pytest.mark.parametrize(
+    ("fault", "advice"),
+    [
+        ({"status": 200, "body": "<html>Ada</html>"}, "the service's URL (DIRECTSUITE_{}_URL) is right"),
+        ({"status": 500}, "try again later"),
+        ({"status": 429, "retry_after": 7}, "wait 7 s and try again"),
+    ],
+)
+async def test_failure_of_the_service_has_advice(
+    cli: CliRunner, fault: dict[str, Any], advice: str, command: str
+) -> None:
     set_one_attempt(cli)
-    cli.sandbox.inject_fault("*", "status", status=200, body="<html>Ada</html>", times=None)
-    variable = f"DIRECTSUITE_{SERVICES[command.split()[0]]}_URL"
-    await fails(cli, command, 6, f"the service's URL ({variable}) is right")
-
-
-@pytest.mark.parametrize("command", ["inbox list", "fax list", "patient by-username"])
-async def test_service_that_fails_may_be_asked_again(cli: CliRunner, files: None, command: str) -> None:
-    set_one_attempt(cli)
-    cli.sandbox.inject_fault("*", "status", status=500, times=None)
-    await fails(cli, command, 6, "try again later")
-    cli.sandbox.clear_faults()
-    cli.sandbox.inject_fault("*", "status", status=429, retry_after=7, times=None)
-    await fails(cli, command, 6, "wait 7 s and try again")
+    cli.sandbox.inject_fault("*", "status", **fault, times=None)
+    await fails(cli, command, 6, advice.format(SERVICES[command.split()[0]]))
 
 
 @pytest.mark.parametrize(
@@ -125,16 +125,15 @@ async def test_service_that_fails_may_be_asked_again(cli: CliRunner, files: None
         (("inbox", "list", "--since", "2026-05-01", "--unread"), "--unread"),
         (("inbox", "list", "--since", "2026-05-02", "--until", "2026-05-01"), "--until is before --since. Correct"),
         (
-            ("send", "--to", BOB, "--body-file", "none.txt"),
-            "The file of --body-file can't be read (No such file or directory). Check its path and permissions.\n",
+            ("send", "--to", BOB, "--body-file", "none"),
+            "(No such file or directory). Check its path and permissions.\n",
         ),
         (("inbox", "list", "--since", "0001-01-01"), "--since"),
         (("inbox", "list", "--folder", ""), "--folder"),
+        (("inbox", "list", "--all-folders", "--folder", "INBOX"), "--folder"),
         (("inbox", "list", "--folder", "INBOX.J\udce9"), "--folder: it contains half of a surrogate pair"),
         (("inbox", "list", "--mailbox", "j\udce9@x.test"), "--mailbox is not text in this machine's encoding"),
         (("fax", "list", "\udce9"), "the fax number: it contains half of a surrogate pair"),
-        (("inbox", "read"), "UID"),
-        (("inbox", "read", "one"), "UID"),
         (("inbox", "read", "-1"), "UID"),
         (("inbox", "read", "99999999999999999999"), "the number"),
         (("inbox", "save", "1"), "--into"),
@@ -148,13 +147,7 @@ async def test_service_that_fails_may_be_asked_again(cli: CliRunner, files: None
         (("fax", "list"), "NUMBER"),
         (("fax", "list", ""), "The fax number is empty"),
         (("fax", "show", FAX_NUMBER, ".."), "the handle"),
-        (("sned",), "send"),
-        (("inbox", "lsit"), "list"),
-        (("send", "--recipient", "x"), "--recipient"),
-        (
-            ("inbox", "list", "--profile", "tset"),
-            "directsuite: --profile: there is no profile 'tset', because there is",
-        ),
+        (("inbox", "list", "--profile", "tset"), "directsuite: --profile: there is no profile 'tset', because there"),
         (("sign", "inof", "consent.pdf"), "There is no such command (did you mean info?). The commands are flatten,"),
         (("sign", "flaten", "file", "--output", "o.pdf"), "There is no such command (did you mean flatten?)."),
         (("sandbox", "acount", "x@y.test"), "There is no such command (did you mean account?)."),
@@ -196,9 +189,8 @@ async def test_line_of_the_settings_file_is_named_instead_of_the_option(cli: Cli
 
 async def test_token_with_a_line_break_is_reported_with_its_source(cli: CliRunner) -> None:
     cli.set_env("DIRECTSUITE_TOKEN", "Correct\nHorse")
-    err = await cli.fail(
-        2, "The access token from DIRECTSUITE_TOKEN contains a line break: remove it.", "fax", "list", FAX_NUMBER
-    )
+    words = "The access token from DIRECTSUITE_TOKEN contains a line break: remove it."
+    err = await cli.fail(2, words, "fax", "list", FAX_NUMBER)
     assert "Horse" not in err
 
 
@@ -235,10 +227,7 @@ async def test_empty_path_or_a_folder_for_a_file_is_rejected(
         (("inbox", "list", "--folder", ".."), "--folder (..): "),
         (("inbox", "read", "Ada\x1b[2J"), "UID (Ada\ufffd[2J): give an integer"),
         (("inbox", "move", "1", "--to", ".."), "--to (..): "),
-        (
-            ("inbox", "save", "1", "--into", "letter.txt"),
-            "--into (letter.txt) is a file. Name a folder.",
-        ),
+        (("inbox", "save", "1", "--into", "letter.txt"), "--into (letter.txt) is a file. Name a folder."),
         (("sync", "status", "--store", "none.db"), "--store (none.db): there is no store at this path"),
         (("sync", "audit", "--store", "none.db"), "--store (none.db): there is no store at this path"),
         (("sync", "run", "--store", "letter.txt"), "--store (letter.txt): the store's file is not an SQLite database"),
@@ -270,12 +259,7 @@ async def test_setting_that_may_hold_a_password_is_named_without_its_value(
     cli: CliRunner, name: str, value: str
 ) -> None:
     cli.set_env(f"DIRECTSUITE_{name}", value)
-    result = await cli.run("inbox", "list", "-v")
-    assert (result.status, f"DIRECTSUITE_{name}: {name.lower()} " in result.err, value in result.err) == (
-        2,
-        True,
-        False,
-    )
+    assert value not in await cli.fail(2, f"DIRECTSUITE_{name}: {name.lower()} ", "inbox", "list", "-v")
 
 
 async def test_number_that_the_service_does_not_take_is_named_in_the_advice(cli: CliRunner) -> None:
