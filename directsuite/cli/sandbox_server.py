@@ -45,8 +45,6 @@ if TYPE_CHECKING:
 
     from directsuite.sandbox.signing.token import TokenKeyStore
 
-MAX_DECODED_BYTES = 64 * 2**20
-"""The maximum size of a decoded stream of a PDF."""
 DEFAULT_FOLDER = Path("directsuite-sandbox")
 _CLIENT_VARIABLES = frozenset(
     f"DIRECTSUITE_{name}"
@@ -110,26 +108,6 @@ class CannotStartError(Exception):
     """The sandbox cannot start. The text contains the reason and what to do."""
 
 
-@contextlib.contextmanager
-def limit_pdf_streams() -> Generator[None]:
-    """Limit the memory for the decoding of a stream in this process, because a PDF of 2 kB can contain a gigabyte.
-
-    Without the PDF libraries it does nothing. qpdf decodes only object streams, which have one filter.
-    """
-    if not has_pdf_libraries():
-        yield
-        return
-    from pikepdf.settings import set_qpdf_limits
-
-    before: dict[str, Any] = set_qpdf_limits(
-        max_stream_filters=1, flate_max_memory=MAX_DECODED_BYTES, run_length_max_memory=MAX_DECODED_BYTES
-    )
-    try:
-        yield
-    finally:
-        set_qpdf_limits(**before)
-
-
 async def serve(options: SandboxOptions) -> None:
     """Serve until SIGINT or SIGTERM. Raises CannotStartError, for example if the port is in use."""
     stop = asyncio.Event()
@@ -138,7 +116,6 @@ async def serve(options: SandboxOptions) -> None:
         loop.add_signal_handler(number, stop.set)
     async with AsyncExitStack() as running:
         running.enter_context(log_to_stderr())
-        running.enter_context(limit_pdf_streams())
         given = os.environ.get(TOKEN_VARIABLE)
         is_made = options.allow_remote and not given
         token = (given or secrets.token_urlsafe(24)) if options.allow_remote else None

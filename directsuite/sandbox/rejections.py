@@ -37,9 +37,6 @@ _EXPLANATIONS = {
     HTTPStatus.INTERNAL_SERVER_ERROR: "the sandbox failed to process the request; its log says why",
 }
 
-MAX_JSON_VALUES = 100_000
-"""The maximum number of values in JSON, which need up to thirty times the memory of their text."""
-
 logger = logging.getLogger("directsuite.sandbox")
 
 protocol_logger = logging.getLogger("directsuite.sandbox.http")
@@ -155,20 +152,15 @@ def parse_json(body: bytes, expected: Any = Any) -> Any:
     """Return decoded JSON, as the expected type if there is one.
 
     Raises msgspec.ValidationError for another type. Raises MalformedBodyError for invalid syntax or UTF-8, NaN and
-    Infinity, too deep nesting, too long numbers and unpaired surrogates; without an expected type, also if there may be
-    more than MAX_JSON_VALUES values.
+    Infinity, too deep nesting, too long numbers and unpaired surrogates.
     """
-    may_have_many_values = sum(map(body.count, (b",", b"[", b"{"))) > MAX_JSON_VALUES
-    if expected is Any and may_have_many_values:
-        raise MalformedBodyError(f"the request body has more than {MAX_JSON_VALUES:,} values")
     try:
         return msgspec.json.decode(body, type=expected)
     except UnicodeError:
         raise MalformedBodyError("the request body is not valid UTF-8 text") from None
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
         if isinstance(error, msgspec.ValidationError) and expected is not Any:
-            if not may_have_many_values:
-                parse_json(body)  # raises if the rest of the body is not valid JSON
+            parse_json(body)  # raises if the rest of the body is not valid JSON
             raise
         raise MalformedBodyError("the request body is not valid JSON") from None
 

@@ -28,7 +28,7 @@ import msgspec.json
 import msgspec.yaml
 from aiohttp import web
 
-from directsuite.sandbox import connections, credentials, fax, oauth, registration
+from directsuite.sandbox import credentials, fax, oauth, registration
 from directsuite.sandbox.access import Access, is_loopback
 from directsuite.sandbox.calls import Calls
 from directsuite.sandbox.clock import Clock
@@ -67,6 +67,7 @@ _MIN_TOKEN_CHARS = 16
 _PDF_LIBRARIES = ("pikepdf", "pyhanko", "cryptography", "fontTools")
 _PARAMETER = re.compile(r"\{(\w+)\}")
 _SHUTDOWN_TIMEOUT = 5.0  # seconds for requests in progress
+_KEEPALIVE_TIMEOUT = 30.0  # seconds, longer than the idle timeout of clients, so that they close first
 
 
 class Sandbox(SandboxState):
@@ -140,12 +141,10 @@ class Sandbox(SandboxState):
                 access_log=None,
                 logger=protocol_logger,
                 shutdown_timeout=_SHUTDOWN_TIMEOUT,
-                keepalive_timeout=connections.HEAD_TIMEOUT,
+                keepalive_timeout=_KEEPALIVE_TIMEOUT,
             )
             opening.push_async_callback(runner.cleanup)
             await runner.setup()
-            if runner.server is not None:
-                connections.limit_connections(runner.server, connections.find_max_connections())
             opening.callback(self._release_requests)
             site = web.TCPSite(runner, self._host, self._port)
             try:

@@ -198,13 +198,6 @@ async def test_passwords_without_a_user_or_password_are_rejected(registration: R
     assert (await registration.call("SetPatientsPasswords", body))["code"] == "010"
 
 
-async def test_passwords_of_more_than_1000_users_are_rejected(registration: RegistrationApi) -> None:
-    await registration.call("ProvisionIDProofedPatient", {"id": 7, "directUsername": "ada"})
-    users = [{"username": "ada", "password": "new"}] * 1001
-    assert (await registration.call("SetPatientsPasswords", users))["code"] == "010"
-    assert (await registration.call("SetPatientsPasswords", users[:2]))["code"] == "000"
-
-
 async def test_address_expires_with_its_certificate_and_can_be_forced(
     sandbox: Sandbox, registration: RegistrationApi
 ) -> None:

@@ -40,9 +40,6 @@ if TYPE_CHECKING:
 Contents: TypeAlias = Mapping[str, FileRange | None]
 """Large contents by the names that replace them. None if the content is not base64."""
 
-_MAX_IDS = 1_000_000
-_MAX_ITEMS = 10_000  # of other lists, because each item takes longer to process
-
 Uid = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 
 
@@ -121,7 +118,7 @@ class Message(msgspec.Struct, kw_only=True, rename="camel"):
 class MessageWithHeader(Message):
     """MessageWithHeader."""
 
-    headers: Annotated[list[MessageHeader], msgspec.Meta(max_length=_MAX_ITEMS)] | None = None
+    headers: list[MessageHeader] | None = None
 
 
 class SendRequest(AuthenticatedRequest):
@@ -139,7 +136,7 @@ class SendRequestWithHeader(AuthenticatedRequest):
 class UidsRequest(AuthenticatedRequest):
     """UidsRequestType."""
 
-    uids: Annotated[list[Uid], msgspec.Meta(min_length=1, max_length=_MAX_IDS)]
+    uids: Annotated[list[Uid], msgspec.Meta(min_length=1)]
     recipients: list[Recipient] | RecipientCollection | None = None
 
     def list_recipients(self) -> list[Recipient]:
@@ -151,13 +148,13 @@ class UidsRequest(AuthenticatedRequest):
 class SmtpIdsRequest(AuthenticatedRequest):
     """SmtpIdsRequestType."""
 
-    smtp_ids: Annotated[list[str], msgspec.Meta(max_length=_MAX_IDS)]
+    smtp_ids: list[str]
 
 
 class SetFoldersSubscribedRequest(AuthenticatedRequest):
     """SetFoldersSubscribedRequestType."""
 
-    folders: Annotated[list[str], msgspec.Meta(min_length=1, max_length=_MAX_ITEMS)]
+    folders: Annotated[list[str], msgspec.Meta(min_length=1)]
     subscribed: bool
 
 
@@ -170,7 +167,7 @@ class RawMessageData(msgspec.Struct, kw_only=True):
 class RawMessagesRequest(AuthenticatedRequest):
     """RawMessagesRequestType."""
 
-    messages: Annotated[list[RawMessageData], msgspec.Meta(min_length=1, max_length=_MAX_ITEMS)]
+    messages: Annotated[list[RawMessageData], msgspec.Meta(min_length=1)]
 
 
 RequestT = TypeVar("RequestT", bound=AuthenticatedRequest)

@@ -76,8 +76,6 @@ NOTICE_COOKIE = "directsuite_sandbox_notice"
 _NOTICE_SECONDS = 60
 _MAX_NOTICES = 100
 _MAX_NOTICE_CHARS = 300
-MAX_BROWSERS = 32
-"""The maximum number of event streams, because each needs a connection."""
 _HEARTBEAT_INTERVAL = 15.0  # seconds until a disconnected browser is noticed
 _EVENT_INTERVAL = 0.25  # seconds between checks for events
 
@@ -103,7 +101,6 @@ class SandboxPage:
         self._notices = dict[
             str, tuple[str, str]
         ]()  # texts and sections, here so that other pages cannot make the page show their texts
-        self._browsers = 0
         self._is_closed = False
 
     def make_routes(
@@ -252,15 +249,9 @@ class SandboxPage:
         return response
 
     async def _stream_events(self, request: web.Request) -> web.StreamResponse:
-        if self._browsers >= MAX_BROWSERS:
-            text = "Too many pages of the sandbox are open. Close some of them."
-            full = web.Response(status=HTTPStatus.SERVICE_UNAVAILABLE, text=text)
-            full.force_close()  # like the streams, it would otherwise stay open
-            return full
         sent = (request.query.get("since") or self._version).split("-")
         response = web.StreamResponse(headers={**_SECURITY_HEADERS, "Content-Type": "text/event-stream"})
         await response.prepare(request)
-        self._browsers += 1
         heartbeat = 0.0
         try:
             while not self._is_closed:
@@ -274,8 +265,6 @@ class SandboxPage:
                 heartbeat -= _EVENT_INTERVAL
         except ConnectionError:
             pass  # the browser has disconnected
-        finally:
-            self._browsers -= 1
         return response
 
     @cached_property

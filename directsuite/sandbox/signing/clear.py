@@ -33,9 +33,7 @@ from pyhanko.sign.diff_analysis.form_rules_api import (
 from pyhanko.sign.diff_analysis.rules.form_field_rules import BaseFieldModificationRule
 from pyhanko.sign.fields import enumerate_sig_fields
 
-from directsuite.sandbox.rejections import InvalidActionError
-from directsuite.sandbox.signing.document import open_incremental_writer, open_pdf
-from directsuite.sandbox.signing.locks import list_locks
+from directsuite.sandbox.signing.document import open_incremental_writer
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -48,19 +46,14 @@ _Specs = dict[str, FieldComparisonSpec]
 def clear_unsigned_fields(source: Path, target: Path) -> list[str]:
     """Write the document without its empty signature fields to `target`, and return their names.
 
-    If it has none, return [] and write nothing. Otherwise raise InvalidActionError if a certification or signature
-    limits later changes (/DocMDP).
+    If it has none, return [] and write nothing.
     """
-    with open_pdf(source) as pdf:
-        lock = next((lock for lock in list_locks(pdf) if lock.permission is not None), None)
     with source.open("rb") as document:
         writer: Any = open_incremental_writer(document)
         enumerate_fields: Any = enumerate_sig_fields
         empty: list[tuple[str, Any, Any]] = list(enumerate_fields(writer, filled_status=False))
         if not empty:
             return []
-        if lock is not None:
-            raise InvalidActionError(f"the document is {lock.cause}, which does not allow fields to be removed")
         removed = _collect_widgets(reference for _, _, reference in empty)
         _prune_fields(writer, writer.root["/AcroForm"], "/Fields", removed)
         _prune_pages(writer, removed)

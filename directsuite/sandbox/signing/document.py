@@ -20,27 +20,22 @@ import secrets
 import threading
 import uuid
 import warnings
-import zlib
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from enum import IntFlag
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import pikepdf
 from pikepdf import Rectangle
-from pyhanko.pdf_utils import reader as pyhanko_reader
-from pyhanko.pdf_utils.generic import ArrayObject, pdf_name
 from pyhanko.pdf_utils.incremental_writer import IncrementalPdfFileWriter
 from pyhanko.pdf_utils.reader import PdfFileReader
-from pyhanko.pdf_utils.xref import XRefBuilder
 from pyhanko.sign.fields import SigFieldSpec, append_signature_field
 
 from directsuite.sandbox.rejections import InvalidParameterError
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable, Iterator
+    from collections.abc import Generator, Iterator
     from contextlib import AbstractContextManager
 
 _WARNINGS_LOCK = threading.Lock()  # the warning filters are shared by all threads
@@ -49,21 +44,6 @@ _MAX_HEADER_OFFSET = 1024  # bytes; other readers also accept content before the
 _FIELD_KINDS = {"/Tx": "text", "/Ch": "choice", "/Sig": "signature"}
 _ACCESS_MODE = pikepdf.AccessMode.stream  # a memory map would count as used memory
 _MAX_RECOVERED_BYTES = 64 * 2**20  # recovery holds several copies in memory
-_MAX_TEXT_CHARS = 2**16  # of one text
-_MAX_ITEMS = 1000  # of a field's value
-_MAX_NAME_CHARS = 4096
-_MAX_PAGES = 50_000
-_MAX_WIDGETS = 50_000
-_MAX_ANNOTATIONS = 500_000
-_MAX_NODES = 200_000  # of a form, counting a node once for each path to it
-_MAX_NAMES_CHARS = 2**24  # of all names in a form
-_MAX_STREAM_BYTES = 2**20  # of a text
-MAX_SIGNATURES = 250
-"""The maximum for a document, because GetDocInfo verifies each one."""
-_MAX_ENTRIES = 500_000  # of cross-reference streams; pyHanko needs 300 bytes for each
-_BYTES_PER_ENTRY = 50  # a large document may have one entry for each 50 bytes
-_MAX_HASHED_BYTES = 2**34
-"""The maximum that GetDocInfo hashes: up to the entire file for each signature."""
 _LETTER_BOX = Rectangle(0, 0, 612, 792)  # the default of viewers
 
 
@@ -89,9 +69,9 @@ def rewrite(pdf: pikepdf.Pdf, target: Path, encryption: pikepdf.Encryption | Non
         pdf.save(target, encryption=encryption or pdf.is_encrypted or None)
 
 
-def open_reader(document: BinaryIO, kind: type[PdfFileReader] = PdfFileReader) -> Any:
+def open_reader(document: BinaryIO) -> Any:
     """Return a tolerant pyHanko reader. An encrypted document is opened with an empty password."""
-    opened: Any = kind(document, strict=False)
+    opened: Any = PdfFileReader(document, strict=False)
     if opened.encrypted:
         opened.decrypt(b"")
     return opened
@@ -115,16 +95,7 @@ def repair(uploaded: Path, target: Path) -> bool:
         with _open_recovered(uploaded) as pdf:
             if not len(pdf.pages):
                 raise InvalidParameterError("the PDF document has no pages")
-            form = find_acro_form(pdf)
-            if form is not None:
-                _validate_path_count(form.get("/Fields"), _FormWalk())  # qpdf follows every path when it writes
-            signatures = count_signatures(pdf)
-            _validate_count(MAX_SIGNATURES, signatures, "signatures")
-            if is_too_large_for(signatures, uploaded):
-                raise InvalidParameterError(
-                    "the PDF document is too large for its number of signatures: verifying them would take too long"
-                )
-            signed = signatures > 0
+            signed = count_signatures(pdf) > 0
             map_widget_places(pdf)  # reads every page, which detects damage
             sound = not _find_invalid_entries(pdf) and (signed or not _cast_to_any(pdf).get_warnings())
             if sound and _can_be_updated(uploaded):
@@ -179,7 +150,7 @@ def _write_repaired(pdf: pikepdf.Pdf, target: Path) -> None:
     """
     form = find_acro_form(pdf)
     if form is not None:
-        _mend_fields(pdf, form, "/Fields", _FormWalk())
+        _mend_fields(pdf, form, "/Fields", set())
     renewed = pikepdf.Encryption(owner=secrets.token_urlsafe(), user="", allow=pdf.allow)
     for encryption in (None, renewed) if pdf.is_encrypted else (None,):
         with suppress(pikepdf.PikepdfError, RuntimeError):  # pikepdf before 10.17: RuntimeError for a key length
@@ -189,16 +160,16 @@ def _write_repaired(pdf: pikepdf.Pdf, target: Path) -> None:
     raise InvalidParameterError("the PDF document is damaged beyond repair: it could not be signed")
 
 
-def _mend_fields(pdf: pikepdf.Pdf, parent: pikepdf.Object, key: str, walk: _FormWalk) -> None:
+def _mend_fields(pdf: pikepdf.Pdf, parent: pikepdf.Object, key: str, seen: set[tuple[int, int]]) -> None:
     """Reduce this part of the form to what pyHanko accepts: unique, indirect fields with strings as names."""
     mended: list[pikepdf.Object] = []
     for field in _iter_dictionaries(parent.get(key)):
-        if not walk.visit(field):
+        if _is_seen(field, seen):
             continue
         if "/T" in field and not isinstance(field["/T"], pikepdf.String):
             del field["/T"]
         if "/Kids" in field:
-            _mend_fields(pdf, field, "/Kids", walk)
+            _mend_fields(pdf, field, "/Kids", seen)
         mended.append(field if field.is_indirect else pdf.make_indirect(field))
     parent[key] = pikepdf.Array(mended)
 
@@ -228,7 +199,6 @@ def _can_be_updated(file: Path) -> bool:
     """Return True if pyHanko, which repairs nothing, can append a signature field. The file is not changed."""
     try:
         with file.open("rb") as document, Path(os.devnull).open("wb") as nowhere:
-            _require_few_entries(document)
             writer = open_incremental_writer(document)
             append_field: Any = append_signature_field
             append_field(writer, SigFieldSpec(uuid.uuid4().hex, box=(0, 0, 1, 1)))
@@ -239,38 +209,6 @@ def _can_be_updated(file: Path) -> bool:
     except Exception:  # noqa: BLE001  signing would fail with the same error, whatever its class
         return False
     return True
-
-
-class _EntryCounter(XRefBuilder):
-    """Counts the declared entries of cross-reference streams. Raises ValueError if there are too many.
-
-    A stream may declare more than it contains. pyHanko adds the missing ones.
-    """
-
-    entries = 0
-    max_entries = _MAX_ENTRIES
-
-    def _read_xref_stream_object(self) -> tuple[Any, Any]:
-        original: Any = super()  # pyHanko's methods have no types
-        reference, stream = original._read_xref_stream_object()
-        index = list(stream.get("/Index", [0, stream.get("/Size")]))
-        self.entries += sum(max(0, int(size)) for size in index[1::2])
-        if self.entries > self.max_entries:
-            raise ValueError("the document has too many cross-reference entries")
-        stream[pdf_name("/Index")] = ArrayObject()
-        stream._data = b""
-        return reference, stream
-
-
-def _require_few_entries(document: BinaryIO) -> None:
-    size = document.seek(0, os.SEEK_END)
-    document.seek(-1, os.SEEK_END)
-    untyped: Any = pyhanko_reader
-    last = untyped.process_data_at_eof(document)
-    counter: Any = _EntryCounter
-    sections = counter(handler=None, stream=document, strict=False, last_startxref=last)
-    sections.max_entries = max(_MAX_ENTRIES, size // _BYTES_PER_ENTRY)
-    sections.read_xrefs()
 
 
 class FieldFlag(IntFlag):
@@ -313,11 +251,9 @@ class PdfField:
 
     @property
     def value(self) -> str:
-        """The start of the value as text, with commas between selected items. Empty if there is none."""
+        """The value as text, with commas between selected items. Empty if there is none."""
         value = self.get("/V")
-        if isinstance(value, pikepdf.Array):
-            return _join_texts(item for item in islice(value, _MAX_ITEMS) if not isinstance(item, pikepdf.Stream))
-        return value_to_text(value)
+        return ",".join(map(value_to_text, value)) if isinstance(value, pikepdf.Array) else value_to_text(value)
 
     @property
     def is_signed(self) -> bool:
@@ -332,26 +268,16 @@ def find_acro_form(pdf: pikepdf.Pdf) -> pikepdf.Dictionary | None:
 
 
 def iter_fields(pdf: pikepdf.Pdf) -> Iterator[PdfField]:
-    """Yield the terminal fields in the order of the form. Raises InvalidParameterError if there are too many."""
+    """Yield the terminal fields in the order of the form."""
     form = find_acro_form(pdf)
-    roots = form.get("/Fields") if form is not None else None
-    walk = _FormWalk()
-    widgets = 0
-    for root in _iter_dictionaries(roots):
-        for field in _iter_terminal_fields(root, "", walk):
-            widgets += len(field.widgets)
-            _validate_count(_MAX_WIDGETS, widgets, "form fields")
-            yield field
+    seen = set[tuple[int, int]]()
+    for root in _iter_dictionaries(form.get("/Fields") if form is not None else None):
+        yield from _iter_terminal_fields(root, "", seen)
 
 
 def count_signatures(pdf: pikepdf.Pdf) -> int:
     """Return the number of signed fields."""
     return sum(field.is_signed for field in iter_fields(pdf))
-
-
-def is_too_large_for(signatures: int, file: Path) -> bool:
-    """Return True if verifying this number of signatures in the file would take too long."""
-    return signatures * file.stat().st_size > _MAX_HASHED_BYTES
 
 
 def list_subfields(node: pikepdf.Object) -> list[pikepdf.Object]:
@@ -364,28 +290,26 @@ def map_widget_places(pdf: pikepdf.Pdf) -> dict[tuple[int, int], tuple[int, int]
 
     Widgets on no page are missing. /P of a widget is not used, because it is optional and often wrong.
     """
-    _validate_count(_MAX_PAGES, len(pdf.pages), "pages")
     places: dict[tuple[int, int], tuple[int, int]] = {}
-    annotations = 0
     for page_number, page in enumerate(pdf.pages, 1):
-        notes = page.obj.get("/Annots")
-        annotations += len(notes) if isinstance(notes, pikepdf.Array) else 0
-        _validate_count(_MAX_ANNOTATIONS, annotations, "annotations")
-        widgets = [note for note in _iter_dictionaries(notes) if str(note.get("/Subtype")) == "/Widget"]
+        notes = _iter_dictionaries(page.obj.get("/Annots"))
+        widgets = [note for note in notes if str(note.get("/Subtype")) == "/Widget"]
         for tab, widget in enumerate(widgets, 1):
             places.setdefault(widget.objgen, (page_number, tab))
     return places
 
 
 def value_to_text(value: pikepdf.Object | None) -> str:
-    """Return the start of a PDF value as text, "" for None. Names lose their slash; streams are read as UTF-8."""
+    """Return a PDF value as text. Names lose their slash; streams are read as UTF-8, and damaged ones as ""."""
     if value is None:
         return ""
     if isinstance(value, pikepdf.Name):
         return str(value)[1:]
     if isinstance(value, pikepdf.Stream):
-        return _read_stream_start(value).decode("utf-8", "replace")[:_MAX_TEXT_CHARS]
-    return str(value)[:_MAX_TEXT_CHARS]
+        with suppress(pikepdf.PdfError):
+            return value.read_bytes().decode("utf-8", "replace")
+        return ""
+    return str(value)
 
 
 def to_integer(value: pikepdf.Object | None) -> int:
@@ -396,88 +320,30 @@ def to_integer(value: pikepdf.Object | None) -> int:
         return 0
 
 
-def _read_stream_start(stream: pikepdf.Stream) -> bytes:
-    """Return the first bytes, or none if the stream is large, damaged, or has filters other than one FlateDecode."""
-    filters = stream.get("/Filter")
-    length: Any = stream.get("/Length")  # an int, or an object
-    if not isinstance(length, int) or length > _MAX_STREAM_BYTES:
-        return b""
-    content = stream.read_raw_bytes()
-    if filters is not None:
-        names = [str(name) for name in filters] if isinstance(filters, pikepdf.Array) else [str(filters)]
-        if names != ["/FlateDecode"]:
-            return b""
-        try:
-            content = zlib.decompressobj().decompress(content, 4 * _MAX_TEXT_CHARS)
-        except zlib.error:
-            return b""
-    return content[: 4 * _MAX_TEXT_CHARS]
-
-
-def _join_texts(items: Iterable[pikepdf.Object]) -> str:
-    joined = ""
-    for position, item in enumerate(items):
-        joined += f",{value_to_text(item)}" if position else value_to_text(item)
-        if len(joined) >= _MAX_TEXT_CHARS:
-            break
-    return joined[:_MAX_TEXT_CHARS]
-
-
-class _FormWalk:
-    """Counts a form's nodes and the characters of its names. Raises InvalidParameterError if there are too many."""
-
-    def __init__(self) -> None:
-        self._seen: set[tuple[int, int]] = set()
-        self._nodes = 0
-        self._name_chars = 0
-
-    def visit(self, node: pikepdf.Object) -> bool:
-        """Count a node. Return False for an indirect node that was visited before."""
-        kids = node.get("/Kids")
-        self._nodes += 1 + (len(kids) if isinstance(kids, pikepdf.Array) else 0)
-        _validate_count(_MAX_NODES, self._nodes, "form fields, or paths to them")
-        if node.is_indirect:
-            if node.objgen in self._seen:
-                return False
-            self._seen.add(node.objgen)
-        return True
-
-    def build_name(self, node: pikepdf.Object, prefix: str) -> str:
-        own = node.get("/T")
-        text = value_to_text(own) if isinstance(own, pikepdf.String) else ""
-        name = ".".join(part for part in (prefix, text) if part)[:_MAX_NAME_CHARS]
-        self._name_chars += len(text) + len(name)
-        _validate_count(_MAX_NAMES_CHARS, self._name_chars, "characters in the names of form fields")
-        return name
-
-
-def _validate_path_count(nodes: pikepdf.Object | None, walk: _FormWalk) -> None:
-    for node in _iter_dictionaries(nodes):
-        if walk.visit(node):
-            _validate_path_count(node.get("/Kids"), walk)
-
-
-def _iter_terminal_fields(node: pikepdf.Object, prefix: str, walk: _FormWalk) -> Iterator[PdfField]:
-    if not walk.visit(node):
+def _iter_terminal_fields(node: pikepdf.Object, prefix: str, seen: set[tuple[int, int]]) -> Iterator[PdfField]:
+    if _is_seen(node, seen):
         return
-    name = walk.build_name(node, prefix)
+    own = node.get("/T")
+    name = ".".join(part for part in (prefix, str(own) if isinstance(own, pikepdf.String) else "") if part)
     below = list_subfields(node)
     if below:
         for kid in below:
-            yield from _iter_terminal_fields(kid, name, walk)
+            yield from _iter_terminal_fields(kid, name, seen)
         return
     kids = list(_iter_dictionaries(node.get("/Kids")))
     yield PdfField(name, node, kids or [node])
 
 
-def _validate_count(maximum: int, number: int, things: str) -> None:
-    if number > maximum:
-        raise InvalidParameterError(f"the PDF document has more than {maximum:,} {things}")
+def _is_seen(node: pikepdf.Object, seen: set[tuple[int, int]]) -> bool:
+    """Return True if `seen` contains an indirect node, for example because a form contains itself. Add it to `seen`."""
+    if not node.is_indirect or node.objgen not in seen:
+        seen.add(node.objgen)
+        return False
+    return True
 
 
 def _iter_dictionaries(array: pikepdf.Object | None) -> Iterator[pikepdf.Object]:
     if isinstance(array, pikepdf.Array):
-        _validate_count(_MAX_ANNOTATIONS, len(array), "form fields or annotations in one list")
         yield from (item for item in array if isinstance(item, pikepdf.Dictionary))
 
 

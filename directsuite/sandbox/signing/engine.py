@@ -16,21 +16,17 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
 import pikepdf
+from pyhanko.pdf_utils.generic import Reference
+from pyhanko.sign.diff_analysis import DiffResult, ModificationLevel
 from pyhanko.sign.validation import async_validate_pdf_signature
+from pyhanko.sign.validation.pdf_embedded import EmbeddedPdfSignature
 from pyhanko_certvalidator import ValidationContext
 
 from directsuite.sandbox.rejections import InvalidActionError, InvalidParameterError, RejectionError
 from directsuite.sandbox.signing import document
-from directsuite.sandbox.signing.clear import clear_unsigned_fields
+from directsuite.sandbox.signing.clear import POLICY, clear_unsigned_fields
 from directsuite.sandbox.signing.document import PdfField
 from directsuite.sandbox.signing.flatten import flatten
-from directsuite.sandbox.signing.modifications import (
-    LimitedReader,
-    ObjectNumber,
-    TooManyLookupsError,
-    judge,
-    open_signature,
-)
 from directsuite.sandbox.signing.sign import sign
 
 if TYPE_CHECKING:
@@ -44,10 +40,6 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 ChangeOperation = Literal["Flatten", "ClearUnsignedFields", "Sign", "MultiSign"]
 """The operations that change a document."""
-
-_MAX_TEXT_CHARS = 4 * 2**20  # of all texts in one response
-_BYTE_RANGE_LENGTH = 4  # offset and length, before and after the signature
-_STREAM_CHARS = 1024  # added for a text in a stream, because reading streams is slow
 
 logger = logging.getLogger("directsuite.sandbox")
 
@@ -103,24 +95,22 @@ def describe(file: Path, keys: KeySource, moment: datetime) -> Json:
         boxes = [document.find_crop_box(page) for page in pdf.pages]
         form = list(document.iter_fields(pdf))
         signatures = [field for field in form if field.kind == "signature"]
-        verdicts: dict[ObjectNumber, Json] = {}
+        verdicts: dict[tuple[int, int], Json] = {}
         if signed := [field for field in signatures if field.is_signed]:
             with file.open("rb") as stored:
                 verdicts = asyncio.run(_validate_signatures(stored, signed, keys.trust_roots(), moment))
-        limited = _LimitedText()
         return {
             "signatures": [
                 {
                     **_describe_place(field.widgets[0], places, boxes),
-                    **_describe_signature(field, verdicts.get(field.dictionary.objgen), limited),
+                    **_describe_signature(field, verdicts.get(field.dictionary.objgen)),
                 }
                 for field in signatures
             ],
             "formFields": [
-                {**_describe_place(widget, places, boxes), "name": limited(field.name), "value": limited(value),
+                {**_describe_place(widget, places, boxes), "name": field.name, "value": field.value,
                  "type": field.kind, "tabIndex": places.get(widget.objgen, (None, None))[1]}
-                for field in form if field.kind != "signature"
-                for value in [limited.field_to_text(field)] for widget in field.widgets
+                for field in form if field.kind != "signature" for widget in field.widgets
             ],
             "pages": [
                 {
@@ -129,7 +119,7 @@ def describe(file: Path, keys: KeySource, moment: datetime) -> Json:
                 }
                 for number, (page, box) in enumerate(zip(pdf.pages, boxes, strict=True), 1)
             ],
-            "metaData": _list_metadata(pdf, limited),
+            "metaData": _list_metadata(pdf),
         }  # fmt: skip
 
 
@@ -179,40 +169,15 @@ def _describe_place(
     }
 
 
-def _describe_signature(field: PdfField, verdict: Json | None, limited: _LimitedText) -> Json:
+def _describe_signature(field: PdfField, verdict: Json | None) -> Json:
     unknown = {"signerName": None, "signatureTime": None, "reason": None, "isValid": False, "modification": None}
-    members = {"name": field.name, "isSigned": field.is_signed, **(unknown if verdict is None else verdict)}
-    return {name: limited(member) if isinstance(member, str) else member for name, member in members.items()}
+    return {"name": field.name, "isSigned": field.is_signed, **(unknown if verdict is None else verdict)}
 
 
-class _LimitedText:
-    def __init__(self) -> None:
-        self._chars_left = _MAX_TEXT_CHARS
-
-    def __call__(self, text: str) -> str:
-        cut = text[: self._chars_left]
-        self._chars_left -= len(cut)
-        return cut
-
-    def value_to_text(self, value: pikepdf.Object) -> str:
-        self._count_stream(value)
-        return self(document.value_to_text(value)) if self._chars_left else ""
-
-    def field_to_text(self, field: PdfField) -> str:
-        self._count_stream(field.get("/V"))
-        return self(field.value) if self._chars_left else ""
-
-    def _count_stream(self, value: pikepdf.Object | None) -> None:
-        if isinstance(value, pikepdf.Stream):
-            self._chars_left = max(0, self._chars_left - _STREAM_CHARS)
-
-
-def _list_metadata(pdf: pikepdf.Pdf, limited: _LimitedText) -> list[Json]:
+def _list_metadata(pdf: pikepdf.Pdf) -> list[Json]:
     entries: list[Json] = []
     if isinstance(pdf.trailer.get("/Info"), pikepdf.Dictionary):
-        entries = [
-            {"key": limited(str(key)[1:]), "value": limited.value_to_text(value)} for key, value in pdf.docinfo.items()
-        ]
+        entries = [{"key": str(key)[1:], "value": document.value_to_text(value)} for key, value in pdf.docinfo.items()]
     return [
         *entries,
         {"key": "PDFVersion", "value": pdf.pdf_version},
@@ -227,42 +192,41 @@ def _round_points(length: float) -> float | int:
 
 async def _validate_signatures(
     stored: BinaryIO, signed: Sequence[PdfField], trust_roots: Sequence[Certificate], moment: datetime
-) -> dict[ObjectNumber, Json]:
-    """Return the response members of each readable signature by object number. Document time stamps are skipped.
-
-    If the changes after a signature need too many lookups, log a warning. Its `isValid` then ignores them.
-    """
-    verdicts: dict[ObjectNumber, Json] = {}
-    unjudged = 0
-    opened = document.open_reader(stored, LimitedReader)
+) -> dict[tuple[int, int], Json]:
+    """Return the response members of each readable signature by object number. Document time stamps are skipped."""
+    verdicts: dict[tuple[int, int], Json] = {}
+    opened = document.open_reader(stored)
     for field in signed:
         number = field.dictionary.objgen
         try:
-            signature = open_signature(opened, number, field.name)
+            dictionary: Any = Reference(*number, opened).get_object()
+            signature = EmbeddedPdfSignature(opened, dictionary, field.name)
             if signature.sig_object_type != "/Sig":
                 continue  # a document time stamp
             is_valid = await _is_intact(signature, trust_roots, moment)
             verdicts[number] = {**_describe_signer(signature), "isValid": is_valid, "modification": "UNKNOWN"}
-            level, allowed = judge(signature)
-            verdicts[number] |= {"isValid": is_valid and allowed, "modification": level}
-        except TooManyLookupsError:
-            unjudged += 1
+            level, is_permitted = _judge_changes(signature)
+            verdicts[number] |= {"isValid": is_valid and is_permitted, "modification": level}
         except MemoryError:
             raise
         except Exception as error:  # noqa: BLE001  a malformed object only affects its own signature
             logger.info("A signature or the changes after it could not be judged: %s.", type(error).__name__)
-    if unjudged:
-        logger.warning(
-            "The changes after %d signature(s) of a document take too much time to judge. isValid only refers to the"
-            " signatures themselves.",
-            unjudged,
-        )
     return verdicts
 
 
+def _judge_changes(signature: Any) -> tuple[str, bool]:
+    """Return the name of pyHanko's ModificationLevel for the changes after a signature, and True if it permits them.
+
+    May raise any exception if the document is malformed.
+    """
+    signature.coverage = signature.evaluate_signature_coverage()
+    found: Any = signature.evaluate_modifications(POLICY)
+    level: Any = found.modification_level if isinstance(found, DiffResult) else ModificationLevel.OTHER
+    permitted: Any = signature.docmdp_level
+    return str(level.name), level != ModificationLevel.OTHER and (permitted is None or level.value <= permitted.value)
+
+
 async def _is_intact(signature: Any, trust_roots: Sequence[Certificate], moment: datetime) -> bool:
-    if len(signature.byte_range) != _BYTE_RANGE_LENGTH:  # each further range could be the entire document
-        return False
     context = ValidationContext(trust_roots=list(trust_roots), moment=moment, allow_fetching=False)
     try:
         status: Any = await async_validate_pdf_signature(signature, context, skip_diff=True)

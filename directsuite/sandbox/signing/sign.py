@@ -33,7 +33,6 @@ from pyhanko.stamp import BaseStampStyle
 from directsuite.sandbox.rejections import InvalidActionError, InvalidParameterError
 from directsuite.sandbox.signing import document
 from directsuite.sandbox.signing.flatten import complete_appearances
-from directsuite.sandbox.signing.locks import list_locks, read_lock
 from directsuite.sandbox.signing.text import Helvetica, TextStyle, draw_paragraph, find_font
 
 if TYPE_CHECKING:
@@ -46,14 +45,11 @@ if TYPE_CHECKING:
     from pyhanko.pdf_utils.writer import BasePdfFileWriter
     from pyhanko.sign.signers import Signer
 
-    from directsuite.sandbox.signing.locks import SignatureLock
     from directsuite.sandbox.signing.request import Placement, SignatureRequest
 
 _DIGEST_ALGORITHM = "sha256"
 _TOLERANCE = 0.5  # points beyond the page, because clients round
 _TIME_FORMAT = "%Y-%m-%d %H:%M:%S %Z"
-_MAX_PIXELS = 8_000_000  # a few kilobytes can unpack to gigabytes
-_MAX_PIXELS_TOGETHER = 4 * _MAX_PIXELS  # of a request
 _PICTURE_FORMATS = ("PNG", "JPEG", "GIF", "BMP")
 _GAP = 2.0  # points around the picture, and between picture and text
 
@@ -73,10 +69,6 @@ def sign(source: Path, target: Path, requests: Sequence[SignatureRequest], signe
             complete_appearances(pdf)
             document.rewrite(pdf, target)
         signatures = _plan_signatures(pdf, requests)
-        if document.is_too_large_for(document.count_signatures(pdf) + len(signatures), source):
-            raise InvalidActionError(
-                "the document is too large for this number of signatures: verifying them would take too long"
-            )
     if not outdated:
         shutil.copyfile(source, target)
     for signature in signatures:
@@ -96,12 +88,8 @@ class _PlannedSignature:
 
 
 def _plan_signatures(pdf: pikepdf.Pdf, requests: Sequence[SignatureRequest]) -> list[_PlannedSignature]:
-    if document.count_signatures(pdf) + len(requests) > document.MAX_SIGNATURES:
-        raise InvalidActionError(f"the document would have more than {document.MAX_SIGNATURES} signatures")
-    in_force = list_locks(pdf)
     existing = {field.name: field for field in document.iter_fields(pdf)}
     made: dict[str, _PlannedSignature] = {}
-    pixels = 0
     for request in requests:
         taken = {*existing, *made}
         name = request.name or next(free for free in map("Signature{}".format, count(1)) if free not in taken)
@@ -115,13 +103,7 @@ def _plan_signatures(pdf: pikepdf.Pdf, requests: Sequence[SignatureRequest]) -> 
         new_field = None
         if field is None:
             new_field = _make_field(pdf, name, taken, request.placement)
-        _require_permission(in_force, name, is_visible_and_new=new_field is not None and new_field.box is not None)
-        if field is not None:
-            in_force.append(read_lock(field))
         picture = _read_picture(request.picture) if request.picture is not None else None
-        pixels += picture.width * picture.height if picture is not None else 0
-        if pixels > _MAX_PIXELS_TOGETHER:
-            raise InvalidParameterError(f"the pictures have more than {_MAX_PIXELS_TOGETHER:,} pixels in total")
         turned = 0
         if new_field is not None:
             turned = document.find_rotation(pdf.pages[new_field.on_page])
@@ -129,16 +111,6 @@ def _plan_signatures(pdf: pikepdf.Pdf, requests: Sequence[SignatureRequest]) -> 
             turned = document.find_rotation(pdf.pages[place[0] - 1])
         made[name] = _PlannedSignature(request, name, new_field, turned, picture)
     return list(made.values())
-
-
-def _require_permission(in_force: Sequence[SignatureLock], name: str, *, is_visible_and_new: bool) -> None:
-    for lock in in_force:
-        if lock.permission == 1:
-            raise InvalidActionError(f"the document is {lock.cause}, which does not allow any change")
-        if lock.permission is not None and is_visible_and_new:
-            raise InvalidActionError(f"the document is {lock.cause}, which allows signatures in existing fields only")
-        if lock.includes(name):
-            raise InvalidActionError(f"the field {name!r} is {lock.cause}: it must be signed before that signature")
 
 
 def _make_field(pdf: pikepdf.Pdf, name: str, taken: set[str], placement: Placement | None) -> SigFieldSpec:
@@ -221,16 +193,10 @@ def _read_picture(picture: bytes) -> Image:
 
     try:
         opened = Image.open(io.BytesIO(picture), formats=_PICTURE_FORMATS)
-        if opened.width * opened.height > _MAX_PIXELS:
-            raise InvalidParameterError(
-                f"graphicalSignature has {opened.width} x {opened.height} pixels; the limit is {_MAX_PIXELS:,} pixels"
-            )
         return _apply_exif_orientation(opened).convert("RGBA")
     except (Image.DecompressionBombError, Image.DecompressionBombWarning):
-        raise InvalidParameterError(
-            f"graphicalSignature has too many pixels; the limit is {_MAX_PIXELS:,} pixels"
-        ) from None
-    except (InvalidParameterError, MemoryError):
+        raise InvalidParameterError("graphicalSignature has too many pixels") from None
+    except MemoryError:
         raise
     except Exception:  # noqa: BLE001  Pillow may raise any exception for a damaged file
         raise InvalidParameterError("graphicalSignature is not a readable PNG, JPEG, GIF or BMP picture") from None

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from contextlib import contextmanager
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 import pikepdf
@@ -147,28 +146,17 @@ def open_pages() -> pikepdf.Pdf:
     return pikepdf.open(io.BytesIO(make_plain_pages()))
 
 
-def make_many_fields(number: int, make_members: Callable[[pikepdf.Pdf], dict[str, Any]]) -> bytes:
-    """A page with fields that share these members."""
-    with open_pages() as pdf:
-        members = make_members(pdf)
-        names = (String(f"f{position}") for position in range(number))
-        fields: list[Any] = [pdf.make_indirect(Dictionary(T=name, **members)) for name in names]
-        pdf.Root["/AcroForm"] = pdf.make_indirect(Dictionary(Fields=Array(fields)))
-        return save_to_bytes(pdf)
-
-
 def make_stream(pdf: Any, content: bytes, **entries: Any) -> Any:
     """A stream with this content, made in `pdf`: pikepdf types this method in part only."""
     return pdf.make_stream(content, **entries)
 
 
-def certify(content: bytes, signer: Signer, permission: MDPPerm) -> bytes:
-    """Add a certification signature with this permission. Not usable in an event loop."""
+def certify(content: bytes, signer: Signer) -> bytes:
+    """Add a certification signature that forbids all changes. Not usable in an event loop."""
     writer: Any = IncrementalPdfFileWriter(io.BytesIO(content))
-    metadata = PdfSignatureMetadata(field_name="Author", certify=True, docmdp_permissions=permission)
+    metadata = PdfSignatureMetadata(field_name="Author", certify=True, docmdp_permissions=MDPPerm.NO_CHANGES)
     pdf_signer: Any = PdfSigner
-    output = pdf_signer(metadata, signer).sign_pdf(writer)
-    return bytes(output.getvalue())
+    return bytes(pdf_signer(metadata, signer).sign_pdf(writer).getvalue())
 
 
 def make_unrendered_field(value: str, **members: Any) -> bytes:
@@ -240,14 +228,3 @@ def make_separate_widgets(*names: str) -> bytes:
     output = io.BytesIO()
     writer.write(output)
     return output.getvalue()
-
-
-def measure_peak() -> int:
-    """Return the peak memory of this process in bytes. Not on Windows."""
-    status = Path("/proc/self/status")
-    if status.exists():  # on Linux, getrusage also counts the process that started this one
-        [line] = [each for each in status.read_text().splitlines() if each.startswith("VmHWM")]
-        return int(line.split()[1]) * 1024
-    import resource
-
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
