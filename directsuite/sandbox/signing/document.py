@@ -164,7 +164,7 @@ def _mend_fields(pdf: pikepdf.Pdf, parent: pikepdf.Object, key: str, seen: set[t
     """Reduce this part of the form to what pyHanko accepts: unique, indirect fields with strings as names."""
     mended: list[pikepdf.Object] = []
     for field in _iter_dictionaries(parent.get(key)):
-        if _is_seen(field, seen):
+        if is_seen(field, seen):
             continue
         if "/T" in field and not isinstance(field["/T"], pikepdf.String):
             del field["/T"]
@@ -321,7 +321,7 @@ def to_integer(value: pikepdf.Object | None) -> int:
 
 
 def _iter_terminal_fields(node: pikepdf.Object, prefix: str, seen: set[tuple[int, int]]) -> Iterator[PdfField]:
-    if _is_seen(node, seen):
+    if is_seen(node, seen):
         return
     own = node.get("/T")
     name = ".".join(part for part in (prefix, str(own) if isinstance(own, pikepdf.String) else "") if part)
@@ -334,7 +334,7 @@ def _iter_terminal_fields(node: pikepdf.Object, prefix: str, seen: set[tuple[int
     yield PdfField(name, node, kids or [node])
 
 
-def _is_seen(node: pikepdf.Object, seen: set[tuple[int, int]]) -> bool:
+def is_seen(node: pikepdf.Object, seen: set[tuple[int, int]]) -> bool:
     """Return True if `seen` contains an indirect node, for example because a form contains itself. Add it to `seen`."""
     if not node.is_indirect or node.objgen not in seen:
         seen.add(node.objgen)

@@ -18,7 +18,6 @@ from directsuite.sandbox.rejections import InvalidActionError
 from directsuite.sandbox.signing import document
 from directsuite.sandbox.signing.document import FieldFlag, PdfField
 from directsuite.sandbox.signing.text import (
-    Helvetica,
     TextStyle,
     draw_comb,
     draw_item_list,
@@ -39,10 +38,6 @@ _PAINT_OPERATORS = {
 }  # for filling and stroking, by number of components
 _INVISIBLE, _HIDDEN, _NO_VIEW, _READ_ONLY, _LOCKED = 1, 2, 32, 64, 128  # annotation flags (ISO 32000-1, 12.5.3)
 _MAX_COVERED = 100  # rectangles compared on a page; on pages with more, every widget counts as covering one
-_MAX_COPIED_BYTES = 2**26  # of appearances that have an optional content group (/OC)
-_MAX_TEXT_CHARS = 2**18  # of all texts that appearances are generated for
-_OPTION_CHARS = 16  # characters of an option that count as one, because options are read but not all drawn
-_FONT_CHARS = 2000  # characters that an embedded font counts as, because making its subset takes as long
 _MARK_GLYPHS = {"checkbox": b"4", "radio": b"l"}  # a tick and a disc in ZapfDingbats
 
 
@@ -84,7 +79,6 @@ def _stash_annotations(pdf: pikepdf.Pdf) -> list[list[pikepdf.Object]]:
         widget.objgen for field in document.iter_fields(pdf) if field.kind == "signature" for widget in field.widgets
     }
     stashed: list[list[pikepdf.Object]] = []
-    copied_bytes = 0
     for page in pdf.pages:
         notes = page.obj.get("/Annots")
         items = notes if isinstance(notes, pikepdf.Array) else Array([])
@@ -95,11 +89,7 @@ def _stash_annotations(pdf: pikepdf.Pdf) -> list[list[pikepdf.Object]]:
             if str(note.get("/Subtype")) != "/Widget" or note.objgen in signatures:
                 restored.append(note)
             else:
-                copied_bytes += _prepare_widget(pdf, note)
-                if copied_bytes > _MAX_COPIED_BYTES:
-                    raise InvalidActionError(
-                        f"the appearances of form fields in layers have more than {_MAX_COPIED_BYTES:,} bytes in total"
-                    )
+                _prepare_widget(pdf, note)
                 if not _is_drawn(note) or not _overlaps(note, covered):
                     baked.append(note)
                     continue
@@ -115,25 +105,21 @@ def _stash_annotations(pdf: pikepdf.Pdf) -> list[list[pikepdf.Object]]:
     return stashed
 
 
-def _prepare_widget(pdf: pikepdf.Pdf, widget: pikepdf.Object) -> int:
-    """Clear a widget's Invisible flag. If it has an optional content group, add the group to a copy of its appearance.
-
-    Return the number of copied bytes, or 0.
-    """
+def _prepare_widget(pdf: pikepdf.Pdf, widget: pikepdf.Object) -> None:
+    """Clear a widget's Invisible flag. Add its optional content group, if any, to a copy of its appearance."""
     flags = document.to_integer(widget.get("/F"))
     if flags & _INVISIBLE:  # affects only annotations of unknown types
         widget["/F"] = flags & ~_INVISIBLE
     layer, appearance = widget.get("/OC"), _find_appearance(widget)
     if layer is None or appearance is None:
-        return 0
-    content = appearance.read_raw_bytes()
-    in_layer = document.make_stream(pdf, content)  # a copy, because other widgets may share the original
+        return
+    # A copy, because other widgets may share the original.
+    in_layer = document.make_stream(pdf, appearance.read_raw_bytes())
     for key, entry in appearance.items():
         if key != "/Length":
             in_layer[key] = entry
     in_layer["/OC"] = layer
     widget["/AP"] = Dictionary(N=in_layer)
-    return len(content)
 
 
 def _find_appearance(note: pikepdf.Object) -> pikepdf.Stream | None:
@@ -165,10 +151,8 @@ def _retain_signature_fields(pdf: pikepdf.Pdf, roots: list[pikepdf.Object]) -> N
 
 
 def _prune_to_signature_fields(node: pikepdf.Object, seen: set[tuple[int, int]]) -> bool:
-    if node.is_indirect:
-        if node.objgen in seen:
-            return False
-        seen.add(node.objgen)
+    if document.is_seen(node, seen):
+        return False
     below = document.list_subfields(node)
     if not below:
         return PdfField("", node, []).kind == "signature"
@@ -186,54 +170,31 @@ def complete_appearances(pdf: pikepdf.Pdf) -> None:
     form = document.find_acro_form(pdf)
     if form is None:
         return
-    texts = _LimitedTexts()
     outdated = str(form.get("/NeedAppearances", False)).lower() == "true"
     for field in document.iter_fields(pdf):
         for widget in field.widgets:
             if "/Rect" not in widget:
                 continue
             if field.kind in _MARK_GLYPHS:
-                texts.count(field.value)
                 _show_state(pdf, field, widget, outdated=outdated)
             elif (outdated or not isinstance(widget.get("/AP", Dictionary()).get("/N"), pikepdf.Stream)) and (
                 field.kind in ("text", "choice") or _find_caption(field, widget) is not None
             ):
-                _draw_text(pdf, form, field, widget, texts)
+                _draw_text(pdf, form, field, widget)
     if "/NeedAppearances" in form:
         del form["/NeedAppearances"]
 
 
-class _LimitedTexts:
-    def __init__(self) -> None:
-        self._chars = 0
-
-    def count(self, text: str, chars_per_unit: int = 1) -> str:
-        self.count_chars(len(text) // chars_per_unit + 1)
-        return text
-
-    def count_chars(self, number: int) -> None:
-        self._chars += number
-        if self._chars > _MAX_TEXT_CHARS:
-            raise InvalidActionError(
-                f"the form fields without appearances have more than {_MAX_TEXT_CHARS:,} characters in total; each"
-                f" embedded font counts as {_FONT_CHARS:,}"
-            )
-
-
-def _draw_text(
-    pdf: pikepdf.Pdf, form: pikepdf.Object, field: PdfField, widget: pikepdf.Object, texts: _LimitedTexts
-) -> None:
+def _draw_text(pdf: pikepdf.Pdf, form: pikepdf.Object, field: PdfField, widget: pikepdf.Object) -> None:
     caption = _find_caption(field, widget)
-    options = _list_options(field, texts) if field.kind == "choice" else []
-    text = texts.count(_build_shown_text(field, options) if caption is None else caption)
+    options = _list_options(field) if field.kind == "choice" else []
+    text = _build_shown_text(field, options) if caption is None else caption
     font = find_font(text)
     if font is None:
         raise InvalidActionError(
             f"the form field {field.name} contains characters that no font on the sandbox's machine has: install a"
             " font that covers them, or add an appearance to the document"
         )
-    if not isinstance(font, Helvetica):
-        texts.count_chars(_FONT_CHARS)
     width, height, frame, matrix = _build_frame(widget)
     default = document.value_to_text(widget.get("/DA") or field.get("/DA") or form.get("/DA")) or "/Helv 0 Tf 0 g"
     sized = _FONT_SIZE.search(default)
@@ -249,7 +210,7 @@ def _draw_text(
     )
     cells = document.to_integer(field.get("/MaxLen"))
     if field.kind == "choice" and FieldFlag.COMBO not in field.flags:
-        chosen = _find_chosen(field, options, texts)
+        chosen = _find_chosen(field, options)
         body = draw_item_list(style, [shown for _, shown in options], chosen, document.to_integer(field.get("/TI")))
     elif FieldFlag.MULTILINE in field.flags and field.kind == "text":
         body = draw_paragraph(style, text)
@@ -280,21 +241,18 @@ def _build_shown_text(field: PdfField, options: list[tuple[str, str]]) -> str:
     return "*" * len(field.value) if FieldFlag.PASSWORD in field.flags else field.value
 
 
-def _list_options(field: PdfField, texts: _LimitedTexts) -> list[tuple[str, str]]:
+def _list_options(field: PdfField) -> list[tuple[str, str]]:
     options = field.get("/Opt")
     pairs: list[tuple[str, str]] = []
     for item in options if isinstance(options, pikepdf.Array) else ():
         values = item if isinstance(item, pikepdf.Array) and len(item) == 2 else (item,)
-        written = [texts.count(document.value_to_text(value), _OPTION_CHARS) for value in values]
-        pairs.append((written[0], written[-1]))
+        pairs.append((document.value_to_text(values[0]), document.value_to_text(values[-1])))
     return pairs
 
 
-def _find_chosen(field: PdfField, options: list[tuple[str, str]], texts: _LimitedTexts) -> set[int]:
+def _find_chosen(field: PdfField, options: list[tuple[str, str]]) -> set[int]:
     value = field.get("/V")
-    values = {
-        texts.count(document.value_to_text(item)) for item in (value if isinstance(value, pikepdf.Array) else (value,))
-    }
+    values = {document.value_to_text(item) for item in (value if isinstance(value, pikepdf.Array) else (value,))}
     return {position for position, (exported, shown) in enumerate(options) if {exported, shown} & values}
 
 
