@@ -1,0 +1,1 @@
+"""Sandboxes that are killed, again and again."""
