@@ -7,11 +7,23 @@ from pathlib import Path
 
 import pytest
 
-from tests.jobs.delivery.clinic import open_clinic
+from directsuite.jobs.delivery import DeliveryTracker
+from tests.jobs.delivery.clinic import Clinic, open_clinic
 from tests.jobs.delivery.trackers import TrackerFactory
 
 
 @pytest.fixture
-async def trackers(tmp_path: Path) -> AsyncIterator[TrackerFactory]:
+async def clinic() -> AsyncIterator[Clinic]:
     async with open_clinic() as opened:
-        yield TrackerFactory(opened, tmp_path)
+        yield opened
+
+
+@pytest.fixture
+def trackers(clinic: Clinic, tmp_path: Path) -> TrackerFactory:
+    return TrackerFactory(clinic, tmp_path)
+
+
+@pytest.fixture
+async def tracker(trackers: TrackerFactory) -> AsyncIterator[DeliveryTracker]:
+    async with trackers.open_tracker() as tracker:
+        yield tracker

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
 
 import attrs
 
@@ -26,7 +28,7 @@ class FragileMailbox(ds.Mailbox):
         listed = list(smtp_ids)
         self.requested_ids.append(listed)
         logs = [
-            ds.DirectMessageLog(message_id=smtp_id, to=recipient, status=ds.MessageStatus(status))
+            make_log(recipient, status, smtp_id)
             for smtp_id, statuses in self.responder(listed).items()
             for recipient, status in statuses.items()
         ]
@@ -37,6 +39,31 @@ def make_fragile_mailbox(clinic: Clinic, responder: StatusResponder, *, address:
     box = FragileMailbox(clinic.box._transport, address, PASSWORD)
     box.requested_ids, box.responder = [], responder
     return box
+
+
+class RepeatingMailbox(ds.Mailbox):
+    """A mailbox that returns these records, those of one response per poll, then repeats the last response."""
+
+    responses: Sequence[Sequence[ds.DirectMessageLog]]
+
+    async def get_message_status(self, smtp_id: str, **timeout: Any) -> ds.DirectMessageStatusReportResponse:
+        logs, self.responses = self.responses[0], self.responses[1:] or self.responses[:1]
+        return ds.DirectMessageStatusReportResponse(success=True, message_logs=list(logs))
+
+    async def get_message_statuses(self, smtp_ids: Any, **timeout: Any) -> ds.DirectMessageStatusReportResponse:
+        return await self.get_message_status("")
+
+
+def make_repeating_mailbox(clinic: Clinic, *responses: Sequence[ds.DirectMessageLog]) -> RepeatingMailbox:
+    box = RepeatingMailbox(clinic.box._transport, ALICE, PASSWORD)
+    box.responses = responses
+    return box
+
+
+def make_log(
+    to: str | None, status: str, message_id: str | None = None, ts: datetime | None = None
+) -> ds.DirectMessageLog:
+    return ds.DirectMessageLog(message_id=message_id, to=to, status=ds.MessageStatus(status), ts=ts)
 
 
 @attrs.frozen

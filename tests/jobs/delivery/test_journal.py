@@ -44,15 +44,16 @@ async def test_restart_repeats_unacknowledged_changes(trackers: TrackerFactory) 
         assert await collect_changes(tracker) == []
 
 
-async def test_id_is_the_same_with_and_without_angle_brackets(trackers: TrackerFactory) -> None:
-    async with trackers.open_tracker() as tracker:
-        smtp_id = await trackers.clinic.send(DELIVERED_RECIPIENT)
-        await tracker.add(smtp_id.strip("<>"))
-        await tracker.add(smtp_id)
-        other = await trackers.clinic.send(DELIVERED_RECIPIENT)
-        await tracker.add(other)
-        assert await tracker.followed() == [smtp_id.strip("<>"), other]
-        assert len(await collect_changes(tracker)) == 2
+async def test_id_is_the_same_with_and_without_angle_brackets(
+    tracker: DeliveryTracker, trackers: TrackerFactory
+) -> None:
+    smtp_id = await trackers.clinic.send(DELIVERED_RECIPIENT)
+    await tracker.add(smtp_id.strip("<>"))
+    await tracker.add(smtp_id)
+    other = await trackers.clinic.send(DELIVERED_RECIPIENT)
+    await tracker.add(other)
+    assert await tracker.followed() == [smtp_id.strip("<>"), other]
+    assert len(await collect_changes(tracker)) == 2
 
 
 async def test_two_mailboxes_share_a_journal(trackers: TrackerFactory) -> None:

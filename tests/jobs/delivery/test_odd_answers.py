@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 import directsuite as ds
-from directsuite.jobs.delivery import DeliveryChange
-from tests.integration.scenario import ALICE, PASSWORD
+from directsuite.jobs.delivery import DeliveryChange, DeliveryTracker
+from tests.jobs.delivery.fragile_mailbox import RepeatingMailbox, make_log, make_repeating_mailbox
 from tests.jobs.delivery.trackers import (
     DELIVERED_RECIPIENT,
     SLOW_RECIPIENT,
@@ -25,34 +25,20 @@ LATER = NOON + timedelta(minutes=1)
 
 
 def log(to: str | None, status: str, smtp_id: str | None = SMTP_ID, ts: datetime | None = None) -> ds.DirectMessageLog:
-    return ds.DirectMessageLog(message_id=smtp_id, to=to, status=ds.MessageStatus(status), ts=ts)
+    return make_log(to, status, smtp_id, ts)
 
 
-class Odd(ds.Mailbox):
-    """A mailbox that always returns these records."""
-
-    records: Sequence[ds.DirectMessageLog]
-
-    async def get_message_status(self, smtp_id: str, **timeout: Any) -> ds.DirectMessageStatusReportResponse:
-        return ds.DirectMessageStatusReportResponse(success=True, message_logs=list(self.records))
-
-    async def get_message_statuses(self, smtp_ids: Any, **timeout: Any) -> ds.DirectMessageStatusReportResponse:
-        return await self.get_message_status("")
-
-
-def odd(scene: TrackerFactory, *records: ds.DirectMessageLog) -> Odd:
-    box = Odd(scene.clinic.box._transport, ALICE, PASSWORD)
-    box.records = records
-    return box
+def odd(scene: TrackerFactory, *records: ds.DirectMessageLog) -> RepeatingMailbox:
+    return make_repeating_mailbox(scene.clinic, records)
 
 
 async def outcomes(
-    scene: TrackerFactory, box: Odd, recipients: Any = 1
+    scene: TrackerFactory, *records: ds.DirectMessageLog, recipients: Any = 1
 ) -> tuple[ds.Delivery, Sequence[DeliveryChange]]:
     """Return the results for a message that is followed alone, and by a tracker."""
+    box = odd(scene, *records)
     delivery = await box.track(SMTP_ID, recipients=recipients, give_up_after=60)
-    async with scene.make_journal() as journal:
-        tracker = scene.make_tracker(journal, box, give_up_after=60)
+    async with scene.open_tracker(box, give_up_after=60) as tracker:
         await tracker.add(SMTP_ID, recipients=recipients)
         return delivery, await collect_changes(tracker)
 
@@ -68,8 +54,8 @@ async def outcomes(
 )
 @pytest.mark.parametrize("records", [1, 2])
 async def test_duplicate_recipient_counts_once(recipients: object, records: int, trackers: TrackerFactory) -> None:
-    box = odd(trackers, *[log(DELIVERED_RECIPIENT, "Delivered")] * records)
-    delivery, changes = await outcomes(trackers, box, recipients)
+    logs = [log(DELIVERED_RECIPIENT, "Delivered")] * records
+    delivery, changes = await outcomes(trackers, *logs, recipients=recipients)
     assert delivery.delivered
     assert [(change.delivered, change.ends_message) for change in changes] == [(True, True)]
 
@@ -82,17 +68,15 @@ async def test_duplicate_recipient_counts_once(recipients: object, records: int,
         ({"bob@x.test": 1, "carol": 2}, "recipients[1]"),
     ],
 )
-async def test_invalid_recipients_are_rejected(recipients: Any, named: str, trackers: TrackerFactory) -> None:
-    async with trackers.make_journal() as journal:
-        for follow in (trackers.clinic.box.track, trackers.make_tracker(journal).add):
-            with pytest.raises(ds.InvalidArgumentError) as refused:
-                await follow(SMTP_ID, recipients=recipients)
-            assert refused.value.parameter == named
+async def test_invalid_recipients_are_rejected(recipients: Any, named: str, tracker: DeliveryTracker) -> None:
+    for follow in (tracker.mailbox.track, tracker.add):
+        with pytest.raises(ds.InvalidArgumentError) as refused:
+            await follow(SMTP_ID, recipients=recipients)
+        assert refused.value.parameter == named
 
 
 async def test_final_status_of_another_message_is_ignored(trackers: TrackerFactory) -> None:
-    box = odd(trackers, log(DELIVERED_RECIPIENT, "Delivered", "<2@direct.example.test>"))
-    delivery, changes = await outcomes(trackers, box)
+    delivery, changes = await outcomes(trackers, log(DELIVERED_RECIPIENT, "Delivered", "<2@direct.example.test>"))
     assert (delivery.given_up, list(delivery.records)) == (True, [])
     assert [(change.recipient, change.given_up) for change in changes] == [(None, True)]
 
@@ -109,18 +93,20 @@ async def test_records_are_matched_ignoring_case(trackers: TrackerFactory) -> No
 
 
 @pytest.mark.parametrize("smtp_id", [None, "", "one@direct.example.test", " <ONE@direct.example.test> "])
-async def test_final_status_is_accepted_without_id_or_in_another_case(
-    smtp_id: str | None, trackers: TrackerFactory
+@pytest.mark.parametrize("status", ["delivered", " Delivered ", "DELIVERED"])
+@pytest.mark.exhaustive
+async def test_delivered_ignores_case_and_blanks_and_needs_no_id(
+    smtp_id: str | None, status: str, trackers: TrackerFactory
 ) -> None:
-    delivery, changes = await outcomes(trackers, odd(trackers, log(DELIVERED_RECIPIENT, "Delivered", smtp_id)))
+    delivery, changes = await outcomes(trackers, log(f" {DELIVERED_RECIPIENT}", status, smtp_id))
     assert delivery.delivered
-    assert [change.delivered for change in changes] == [True]
+    assert [(change.delivered, change.is_end, change.status) for change in changes] == [(True, True, status)]
 
 
 @pytest.mark.parametrize("reverse", [False, True])
 async def test_latest_record_of_a_recipient_counts(reverse: bool, trackers: TrackerFactory) -> None:
     records = [log(SLOW_RECIPIENT, "Waiting", ts=NOON), log(SLOW_RECIPIENT.upper(), "Delivered", ts=LATER)]
-    delivery, changes = await outcomes(trackers, odd(trackers, *(records[::-1] if reverse else records)))
+    delivery, changes = await outcomes(trackers, *(records[::-1] if reverse else records))
     assert delivery.delivered
     assert delivery.records[0].ts == LATER
     assert [change.delivered for change in changes] == [True]
@@ -130,23 +116,13 @@ async def test_latest_record_of_a_recipient_counts(reverse: bool, trackers: Trac
 async def test_open_record_wins_if_times_do_not_order_records(
     times: tuple[datetime | None, datetime | None], trackers: TrackerFactory
 ) -> None:
-    box = odd(
-        trackers,
-        *(log(SLOW_RECIPIENT, status, ts=ts) for status, ts in zip(("Delivered", "Waiting"), times, strict=True)),
-    )
-    delivery, _ = await outcomes(trackers, box)
+    records = zip(("Delivered", "Waiting"), times, strict=True)
+    delivery, _ = await outcomes(trackers, *(log(SLOW_RECIPIENT, status, ts=ts) for status, ts in records))
     assert delivery.given_up
 
 
-@pytest.mark.parametrize("status", ["delivered", " Delivered ", "DELIVERED"])
-async def test_delivered_ignores_case_and_blanks(status: str, trackers: TrackerFactory) -> None:
-    delivery, changes = await outcomes(trackers, odd(trackers, log(f" {DELIVERED_RECIPIENT}", status)))
-    assert delivery.delivered
-    assert [(change.delivered, change.is_end, change.status) for change in changes] == [(True, True, status)]
-
-
 async def test_failed_status_in_another_case_is_final(trackers: TrackerFactory) -> None:
-    delivery, changes = await outcomes(trackers, odd(trackers, log(UNCONFIRMED_RECIPIENT, "no mdn received")))
+    delivery, changes = await outcomes(trackers, log(UNCONFIRMED_RECIPIENT, "no mdn received"))
     assert (delivery.delivered, delivery.given_up) == (False, False)
     assert [(change.delivered, change.is_end, change.given_up) for change in changes] == [(False, True, False)]
 
@@ -155,8 +131,6 @@ async def test_give_up_after_is_that_of_the_adding_tracker(trackers: TrackerFact
     box = odd(trackers, log(UNCONFIRMED_RECIPIENT, "Waiting"))
     async with trackers.make_journal() as journal:
         await trackers.make_tracker(journal, box, give_up_after=86_400).add(SMTP_ID)
-        assert [change.given_up for change in await collect_changes(trackers.make_tracker(journal, box))] == [
-            False,
-            True,
-        ]
+        changes = await collect_changes(trackers.make_tracker(journal, box))
+    assert [change.given_up for change in changes] == [False, True]
     assert sum(trackers.clinic.time.sleeps) == pytest.approx(86_400, abs=1)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,16 +9,11 @@ from hypothesis import strategies as st
 import directsuite as ds
 from directsuite.messaging.tracking import BACKOFF, DEFAULT_GIVE_UP_AFTER, compute_next_poll
 from tests.integration.scenario import ALICE, PASSWORD
-from tests.jobs.delivery.clinic import Clinic, open_clinic
+from tests.jobs.delivery.clinic import Clinic
+from tests.jobs.delivery.fragile_mailbox import make_log, make_repeating_mailbox
 
 SLOW, NEVER = "slow+30m@hospital.example.test", "nomdn@pharmacy.example.test"
 PROMPT, BOUNCED = "deliver@hospital.example.test", "bounce+10s@hospital.example.test"
-
-
-@pytest.fixture
-async def clinic() -> AsyncIterator[Clinic]:
-    async with open_clinic() as opened:
-        yield opened
 
 
 def looks(give_up_after: float = DEFAULT_GIVE_UP_AFTER) -> list[float]:
@@ -147,35 +140,21 @@ async def test_rejected_password_is_not_sent_again(clinic: Clinic) -> None:
     assert clinic.request_counts["GetMessageStatus"] == 1
 
 
-class Answering(ds.Mailbox):
-    """A mailbox that returns these statuses of its message, one per poll, then repeats the last."""
-
-    answers: Sequence[Sequence[tuple[str | None, str]]]
-
-    async def get_message_status(
-        self, smtp_id: str, *, timeout: float | None = None
-    ) -> ds.DirectMessageStatusReportResponse:
-        answer, self.answers = self.answers[0], self.answers[1:] or self.answers[:1]
-        logs = [ds.DirectMessageLog(to=to, status=ds.MessageStatus(status)) for to, status in answer]
-        return ds.DirectMessageStatusReportResponse(success=True, message_logs=logs)
-
-
-def answering(stage: Clinic, *answers: Sequence[tuple[str | None, str]]) -> Answering:
-    box = Answering(stage.box._transport, ALICE, PASSWORD)
-    box.answers = answers
-    return box
-
-
 async def test_unknown_status_is_not_final(clinic: Clinic) -> None:
-    box = answering(clinic, [(BOUNCED, "Queued")], [(BOUNCED, "delivered, perhaps")], [(BOUNCED, "Remotely Failed")])
+    statuses = ("Queued", "delivered, perhaps", "Remotely Failed")
+    box = make_repeating_mailbox(clinic, *([make_log(BOUNCED, status)] for status in statuses))
     delivery = await box.track("1@direct.example.test")
     assert [record.status for record in delivery.undelivered] == [ds.MessageStatus.REMOTELY_FAILED]
     assert len(clinic.time.sleeps) == 2
 
 
 async def test_recipient_is_final_only_if_all_records_are(clinic: Clinic) -> None:
-    both = [(PROMPT, "Delivered"), (PROMPT.upper(), "Waiting")]
-    box = answering(clinic, both, both, [(PROMPT, "Delivered"), (PROMPT.upper(), "Delivered")])
+    first, waiting, last = (
+        make_log(PROMPT, "Delivered"),
+        make_log(PROMPT.upper(), "Waiting"),
+        make_log(PROMPT.upper(), "Delivered"),
+    )
+    box = make_repeating_mailbox(clinic, [first, waiting], [first, waiting], [first, last])
     delivery = await box.track("1@direct.example.test")
     assert delivery.delivered
     assert len(delivery.records) == 1
@@ -183,7 +162,8 @@ async def test_recipient_is_final_only_if_all_records_are(clinic: Clinic) -> Non
 
 
 async def test_records_without_recipient_are_distinguished(clinic: Clinic) -> None:
-    box = answering(clinic, [(None, "Delivered"), (None, "Waiting")], [(None, "Delivered"), (None, "Locally Failed")])
+    first = make_log(None, "Delivered")
+    box = make_repeating_mailbox(clinic, [first, make_log(None, "Waiting")], [first, make_log(None, "Locally Failed")])
     delivery = await box.track("1@direct.example.test", recipients=2)
     assert len(delivery.undelivered) == 1
 

@@ -1,22 +1,31 @@
-"""A Message-ID that the service rejects affects only its own message, not the others of the request."""
+"""A Message-ID that the service rejects affects only its own message, not the others of the request.
+
+A message is given up only if a rejected request named this message alone, or if all requests fail.
+"""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
 
 import directsuite as ds
-from directsuite.jobs.delivery import DeliveryJournal, DeliveryTracker
 from directsuite.messaging.tracking import DEFAULT_GIVE_UP_AFTER
-from tests.jobs.delivery.clinic import Clinic, open_clinic
-from tests.jobs.delivery.fragile_mailbox import FragileMailbox, RejectingResponder, make_fragile_mailbox
+from tests.jobs.delivery.fragile_mailbox import (
+    FragileMailbox,
+    RejectingResponder,
+    StatusResponder,
+    make_fragile_mailbox,
+)
+from tests.jobs.delivery.trackers import DELIVERED_RECIPIENT, TrackerFactory
 
 pytestmark = pytest.mark.wide
 
 IDS = [f"<{number}@direct.example.test>" for number in range(1_000)]
+DAY = 86_400.0
+
+MakeError = Callable[[], ds.DirectSuiteError]
 
 
 def make_rejection() -> ds.DirectSuiteError:
@@ -41,128 +50,186 @@ def make_unavailable_error() -> ds.DirectSuiteError:
     return ds.ServerError("it is down", status=503)
 
 
-@pytest.fixture
-async def clinic() -> AsyncIterator[Clinic]:
-    async with open_clinic() as opened:
-        yield opened
+def make_box(trackers: TrackerFactory, rejected_ids: Sequence[str], error: MakeError) -> FragileMailbox:
+    return make_fragile_mailbox(trackers.clinic, RejectingResponder(frozenset(rejected_ids), error))
 
 
-async def follow_messages(stage: Clinic, box: FragileMailbox, folder: Path, smtp_ids: Sequence[str]) -> dict[str, bool]:
+def recover_after(box: FragileMailbox, requests: int, responder: StatusResponder) -> None:
+    """Use another responder after this number of requests."""
+    before = box.responder
+    box.responder = lambda smtp_ids: (before if len(box.requested_ids) <= requests else responder)(smtp_ids)
+
+
+async def follow_messages(trackers: TrackerFactory, box: FragileMailbox, smtp_ids: Sequence[str]) -> dict[str, bool]:
     """Return for each message whether it was delivered, in the order of the results."""
-    async with DeliveryJournal(folder / "delivery.db") as journal:
-        tracker = DeliveryTracker(box, journal=journal, now=stage.time.monotonic)
+    async with trackers.open_tracker(box) as tracker:
         for smtp_id in smtp_ids:
             await tracker.add(smtp_id)
         return {change.smtp_id: change.delivered async for change in tracker.changes() if change.ends_message}
 
 
+def list_undelivered(ends: Mapping[str, bool]) -> list[str]:
+    return [smtp_id for smtp_id, delivered in ends.items() if not delivered]
+
+
 @pytest.mark.parametrize("error", [make_rejection, make_decode_error, make_server_error, make_permission_error])
 async def test_rejected_message_is_given_up_and_others_are_delivered(
-    error: Callable[[], ds.DirectSuiteError], clinic: Clinic, tmp_path: Path
+    error: MakeError, trackers: TrackerFactory
 ) -> None:
-    box = make_fragile_mailbox(clinic, RejectingResponder(frozenset({IDS[7], IDS[40]}), error))
-    delivered = await follow_messages(clinic, box, tmp_path, IDS[:50])
-    assert [smtp_id for smtp_id, good in delivered.items() if not good] == [IDS[7], IDS[40]]
-    assert len(delivered) == 50
+    box = make_box(trackers, [IDS[7], IDS[40]], error)
+    ends = await follow_messages(trackers, box, IDS[:50])
+    assert list_undelivered(ends) == [IDS[7], IDS[40]]
+    assert len(ends) == 50
     found = next(count for count, asked in enumerate(box.requested_ids) if asked == [IDS[40]])
     assert found < 50
     assert all(len(asked) == 1 for asked in box.requested_ids[found:])
     assert len(box.requested_ids) < 100
 
 
+@pytest.mark.exhaustive(limit=1)
+@pytest.mark.parametrize("error", [make_rejection, make_server_error, make_permission_error])
+async def test_rejected_messages_at_start_do_not_affect_later_ones(error: MakeError, trackers: TrackerFactory) -> None:
+    box = make_box(trackers, IDS[:50], error)
+    ends = await follow_messages(trackers, box, IDS)
+    assert {*list_undelivered(ends)} == {*IDS[:50]}
+    assert len(ends) == 1_000
+    assert len(box.requested_ids) < 1_000
+
+
+async def test_messages_after_rejected_ones_are_delivered_after_restart(trackers: TrackerFactory) -> None:
+    box = make_box(trackers, IDS[:50], make_rejection)
+    async with trackers.open_tracker(box) as tracker:
+        for smtp_id in IDS[:500]:
+            await tracker.add(smtp_id)
+    trackers.clinic.sandbox.clock.advance(timedelta(days=3))
+    assert {*list_undelivered(await follow_messages(trackers, box, ()))} == {*IDS[:50]}
+
+
 @pytest.mark.parametrize("error", [make_server_error, make_permission_error])
-async def test_last_rejected_message_is_given_up_after_a_restart(
-    error: Callable[[], ds.DirectSuiteError], clinic: Clinic, tmp_path: Path
-) -> None:
-    box = make_fragile_mailbox(clinic, RejectingResponder(frozenset({IDS[3]}), error))
-    async with DeliveryJournal(tmp_path / "delivery.db") as journal:
-        tracker = DeliveryTracker(box, journal=journal, now=clinic.time.monotonic)
+async def test_last_rejected_message_is_given_up_after_a_restart(error: MakeError, trackers: TrackerFactory) -> None:
+    box = make_box(trackers, [IDS[3]], error)
+    async with trackers.open_tracker(box) as tracker:
         for smtp_id in IDS[:5]:
             await tracker.add(smtp_id)
         async with tracker.changes() as changes:
             ended = [(await anext(changes)).smtp_id for _ in range(4)]
     assert {*ended} == {*IDS[:5]} - {IDS[3]}
-    assert await follow_messages(clinic, box, tmp_path, ()) == {ended[-1]: True, IDS[3]: False}
+    assert await follow_messages(trackers, box, ()) == {ended[-1]: True, IDS[3]: False}
     assert len(box.requested_ids) < 60
 
 
-async def test_denial_of_everything_ends_loop_and_loses_nothing(clinic: Clinic, tmp_path: Path) -> None:
-    box = make_fragile_mailbox(clinic, RejectingResponder(frozenset(IDS), make_permission_error))
-    for _ in range(2):
+async def test_denial_of_all_messages_ends_the_loop_and_loses_none(trackers: TrackerFactory) -> None:
+    box = make_box(trackers, IDS, make_permission_error)
+    added: Sequence[str] = IDS
+    for _ in range(5):
         with pytest.raises(ds.PermissionDeniedError):
-            await follow_messages(clinic, box, tmp_path, IDS[:50])
-    box.responder = RejectingResponder(frozenset(), make_permission_error)
-    assert len(await follow_messages(clinic, box, tmp_path, ())) == 50
-
-
-async def test_denied_only_message_does_not_block_later_ones(clinic: Clinic, tmp_path: Path) -> None:
-    box = make_fragile_mailbox(clinic, RejectingResponder(frozenset({IDS[0]}), make_permission_error))
-    with pytest.raises(ds.PermissionDeniedError):
-        await follow_messages(clinic, box, tmp_path, IDS[:1])
-    assert await follow_messages(clinic, box, tmp_path, IDS[1:3]) == {IDS[1]: True, IDS[2]: True, IDS[0]: False}
-
-
-async def test_failing_service_gives_up_no_message(clinic: Clinic, tmp_path: Path) -> None:
-    box = make_fragile_mailbox(clinic, RejectingResponder(frozenset(IDS), make_server_error))
-    box.responder = RecoveringResponder(box)
-    assert [*(await follow_messages(clinic, box, tmp_path, IDS[:50])).values()] == [True] * 50
-    assert sum(clinic.time.sleeps) > DEFAULT_GIVE_UP_AFTER
-
-
-class RecoveringResponder:
-    """Rejects 250 requests, then responds normally."""
-
-    def __init__(self, box: FragileMailbox) -> None:
-        self._box = box
-        self._refusing = box.responder
-
-    def __call__(self, smtp_ids: Sequence[str]) -> Mapping[str, Mapping[str, str]]:
-        if len(self._box.requested_ids) > 250:
-            return RejectingResponder(frozenset(), make_server_error)(smtp_ids)
-        return self._refusing(smtp_ids)
-
-
-@pytest.mark.wide
-async def test_pauses_grow_if_everything_is_rejected(clinic: Clinic, tmp_path: Path) -> None:
-    box = make_fragile_mailbox(clinic, RejectingResponder(frozenset(IDS), make_rejection))
-    ends = await follow_messages(clinic, box, tmp_path, IDS)
-    assert set(ends.values()) == {False}
+            await follow_messages(trackers, box, added)
+        added = ()
+    box.responder = RejectingResponder(frozenset({IDS[25]}), make_permission_error)
+    ends = await follow_messages(trackers, box, ())
+    assert list_undelivered(ends) == [IDS[25]]
     assert len(ends) == 1_000
+
+
+async def test_denied_only_message_does_not_block_later_ones(trackers: TrackerFactory) -> None:
+    box = make_box(trackers, IDS[:1], make_permission_error)
+    with pytest.raises(ds.PermissionDeniedError):
+        await follow_messages(trackers, box, IDS[:1])
+    assert await follow_messages(trackers, box, IDS[1:3]) == {IDS[1]: True, IDS[2]: True, IDS[0]: False}
+
+
+async def test_denied_request_ends_no_loop_if_another_succeeds(trackers: TrackerFactory) -> None:
+    more = [f"<{number}@other.example.test>" for number in range(3)]
+    ends = await follow_messages(trackers, make_box(trackers, more, make_permission_error), [*IDS, *more])
+    assert {*list_undelivered(ends)} == {*more}
+    assert len(ends) == 1_003
+
+
+async def test_pauses_grow_if_everything_is_rejected(trackers: TrackerFactory) -> None:
+    box = make_box(trackers, IDS, make_rejection)
+    ends = await follow_messages(trackers, box, IDS)
+    assert len(list_undelivered(ends)) == 1_000
     assert len(box.requested_ids) < 250
 
 
-async def test_rejected_message_is_isolated_after_an_outage(clinic: Clinic, tmp_path: Path) -> None:
-    box = make_fragile_mailbox(clinic, RejectingResponder(frozenset(IDS), make_rejection))
-    bad, all_refused = RejectingResponder(frozenset({IDS[7]}), make_rejection), box.responder
-    box.responder = lambda smtp_ids: (all_refused if len(box.requested_ids) < 100 else bad)(smtp_ids)
-    ends = await follow_messages(clinic, box, tmp_path, IDS[:500])
-    assert [smtp_id for smtp_id, good in ends.items() if not good][-1] == IDS[7]
-    assert sum(ends.values()) == 499
+@pytest.mark.exhaustive(limit=1)
+@pytest.mark.parametrize("error", [make_rejection, make_server_error])
+@pytest.mark.parametrize("bad", [{25}, {0, 60, 125, 250, 500, 999}])
+async def test_rejected_messages_are_isolated_after_an_outage(
+    bad: set[int], error: MakeError, trackers: TrackerFactory
+) -> None:
+    some = frozenset(IDS[number] for number in bad)
+    box = make_box(trackers, IDS, error)
+    recover_after(box, 60, RejectingResponder(some, error))
+    ends = await follow_messages(trackers, box, IDS)
+    assert {*list_undelivered(ends)} == some
+    assert len(ends) == 1_000
 
 
-async def test_old_messages_survive_a_transient_rejection(clinic: Clinic, tmp_path: Path) -> None:
-    box = make_fragile_mailbox(clinic, RejectingResponder(frozenset(), make_rejection))
-    async with DeliveryJournal(tmp_path / "delivery.db") as journal:
-        for smtp_id in IDS[:50]:
-            await DeliveryTracker(box, journal=journal, now=clinic.time.monotonic).add(smtp_id)
-    clinic.sandbox.clock.advance(timedelta(days=3))
-    good, bad, begins = (
-        box.responder,
-        RejectingResponder(frozenset(IDS), make_rejection),
-        clinic.time.monotonic(),
-    )
-    box.responder = lambda smtp_ids: (bad if clinic.time.monotonic() < begins + 240 else good)(smtp_ids)
-    ends = await follow_messages(clinic, box, tmp_path, ())
-    assert list(ends.values()) == [True] * 50
+@pytest.mark.exhaustive(limit=1)
+@pytest.mark.parametrize("last", range(200, 204))
+async def test_outage_that_ends_during_a_poll_gives_up_no_message(last: int, trackers: TrackerFactory) -> None:
+    box = make_box(trackers, IDS, make_server_error)
+    recover_after(box, last, RejectingResponder(frozenset(), make_server_error))
+    assert list_undelivered(await follow_messages(trackers, box, IDS[:10])) == []
+    assert sum(trackers.clinic.time.sleeps) > DEFAULT_GIVE_UP_AFTER
 
 
-async def test_requests_are_not_split_in_an_outage(clinic: Clinic, tmp_path: Path) -> None:
-    box = make_fragile_mailbox(clinic, RejectingResponder(frozenset(IDS[:50]), make_unavailable_error))
-    async with DeliveryJournal(tmp_path / "delivery.db") as journal:
-        tracker = DeliveryTracker(box, journal=journal, now=clinic.time.monotonic)
+async def test_requests_are_not_split_in_an_outage(trackers: TrackerFactory) -> None:
+    box = make_box(trackers, IDS[:50], make_unavailable_error)
+    recover_after(box, 250, RejectingResponder(frozenset(), make_server_error))
+    assert list_undelivered(await follow_messages(trackers, box, IDS[:50])) == []
+    assert all(len(asked) == 50 for asked in box.requested_ids)
+
+
+async def test_old_messages_survive_a_transient_rejection(trackers: TrackerFactory) -> None:
+    box = make_box(trackers, IDS, make_rejection)
+    async with trackers.open_tracker(box) as tracker:
         for smtp_id in IDS[:50]:
             await tracker.add(smtp_id)
-        changes = tracker.changes()
-        box.responder = RecoveringResponder(box)
-        await anext(changes)
-    assert all(len(asked) == 50 for asked in box.requested_ids)
+    trackers.clinic.sandbox.clock.advance(timedelta(days=3))
+    good, bad = RejectingResponder(frozenset(), make_rejection), box.responder
+    ends_at = trackers.clinic.time.monotonic() + 240
+    box.responder = lambda smtp_ids: (bad if trackers.clinic.time.monotonic() < ends_at else good)(smtp_ids)
+    assert list((await follow_messages(trackers, box, ())).values()) == [True] * 50
+
+
+async def test_message_known_late_rejoins_the_batch(trackers: TrackerFactory) -> None:
+    begins = trackers.clinic.time.monotonic()
+
+    def answer(smtp_ids: Sequence[str]) -> Mapping[str, Mapping[str, str]]:
+        """Rejects some messages for twelve seconds, and reports all as delivered after half an hour."""
+        age = trackers.clinic.time.monotonic() - begins
+        if age < 12 and {*IDS[5:12]} & {*smtp_ids}:
+            raise make_rejection()
+        return {smtp_id: {DELIVERED_RECIPIENT: "Delivered" if age > 1_800 else "Waiting"} for smtp_id in smtp_ids}
+
+    box = make_fragile_mailbox(trackers.clinic, answer)
+    assert list_undelivered(await follow_messages(trackers, box, IDS[:50])) == []
+    assert len(box.requested_ids) < 80
+    assert max(map(len, box.requested_ids[-3:])) == 50
+
+
+async def test_message_rejected_once_is_not_given_up_in_outage(trackers: TrackerFactory) -> None:
+    begins = trackers.clinic.time.monotonic()
+
+    def answer(smtp_ids: Sequence[str]) -> Mapping[str, Mapping[str, str]]:
+        """Reject the first message for twelve seconds, then fail for longer than `give_up_after`, then deliver."""
+        age = trackers.clinic.time.monotonic() - begins
+        if age < 12 and IDS[0] in smtp_ids:
+            raise make_rejection()
+        if 6_000 < age < 12_000:
+            raise make_server_error()
+        done = {IDS[1]} if age < 12_000 else {*IDS}
+        return {smtp_id: {DELIVERED_RECIPIENT: "Delivered" if smtp_id in done else "Waiting"} for smtp_id in smtp_ids}
+
+    box = make_fragile_mailbox(trackers.clinic, answer)
+    assert list_undelivered(await follow_messages(trackers, box, IDS[:2])) == []
+
+
+@pytest.mark.exhaustive(limit=1)
+@pytest.mark.parametrize("count", [1, 2])
+async def test_messages_are_given_up_after_a_day_of_failures(count: int, trackers: TrackerFactory) -> None:
+    box = make_box(trackers, IDS, make_server_error)
+    assert {*list_undelivered(await follow_messages(trackers, box, IDS[:count]))} == {*IDS[:count]}
+    assert sum(trackers.clinic.time.sleeps) == pytest.approx(DEFAULT_GIVE_UP_AFTER + DAY, abs=600)

@@ -14,7 +14,7 @@ import attrs
 import pytest
 
 import directsuite as ds
-from directsuite.jobs.delivery import DeliveryJournal, DeliveryJournalError
+from directsuite.jobs.delivery import DeliveryJournal, DeliveryJournalError, DeliveryTracker
 from tests.jobs.delivery.trackers import DELIVERED_RECIPIENT, SLOW_RECIPIENT, TrackerFactory, collect_changes
 
 LETTER = ds.Message(subject="Referral", recipients=[ds.Recipient(DELIVERED_RECIPIENT), ds.Recipient(SLOW_RECIPIENT)])
@@ -45,7 +45,7 @@ async def test_second_run_returns_same_id_without_request(trackers: TrackerFacto
     assert await sends(trackers) == 1
 
 
-async def test_progress_of_attachments_is_reported_once(trackers: TrackerFactory, tmp_path: Path) -> None:
+async def test_progress_of_attachments_is_reported_once(tracker: DeliveryTracker, tmp_path: Path) -> None:
     reported = list[tuple[int, int | None]]()
     (tmp_path / "scan.pdf").write_bytes(bytes(500_000))
     message = attrs.evolve(LETTER, attachment_list=[ds.Attachment.from_path(tmp_path / "scan.pdf")])
@@ -53,28 +53,24 @@ async def test_progress_of_attachments_is_reported_once(trackers: TrackerFactory
     def report(done: int, total: int | None) -> None:
         reported.append((done, total))
 
-    async with trackers.open_tracker() as tracker:
-        await tracker.send(message, key=KEY, progress=report)
-        assert (reported[0], reported[-1]) == ((0, 500_000), (500_000, 500_000))
-        calls = len(reported)
-        await tracker.send(message, key=KEY, progress=report)
+    await tracker.send(message, key=KEY, progress=report)
+    assert (reported[0], reported[-1]) == ((0, 500_000), (500_000, 500_000))
+    calls = len(reported)
+    await tracker.send(message, key=KEY, progress=report)
     assert len(reported) == calls
 
 
-async def test_async_progress_function_is_rejected_before_the_journal_is_written(trackers: TrackerFactory) -> None:
+async def test_first_attempt_does_not_search_even_after_invalid_arguments(
+    tracker: DeliveryTracker, trackers: TrackerFactory
+) -> None:
     async def report(*_: object) -> None: ...
 
     rejected: Any = report
-    async with trackers.open_tracker() as tracker:
-        with pytest.raises(ds.InvalidArgumentError, match="progress"):
-            await tracker.send(LETTER, key=KEY, progress=rejected)
-        await tracker.send(LETTER, key=KEY)
-    assert [*trackers.clinic.request_counts] == ["SendWithHeader"]
-
-
-async def test_first_attempt_does_not_search(trackers: TrackerFactory) -> None:
-    async with trackers.open_tracker() as tracker:
-        await tracker.send(LETTER, key=KEY)
+    with pytest.raises(ds.InvalidArgumentError, match="progress"):
+        await tracker.send(LETTER, key=KEY, progress=rejected)
+    with pytest.raises(ds.InvalidArgumentError, match="key"):
+        await tracker.send(LETTER, key="")
+    await tracker.send(LETTER, key=KEY)
     assert [*trackers.clinic.request_counts] == ["SendWithHeader"]
 
 
@@ -118,86 +114,68 @@ async def test_lost_response_is_searched_by_next_run(trackers: TrackerFactory) -
     assert await sends(trackers) == 1
 
 
-async def test_unsent_message_is_sent_without_a_search(trackers: TrackerFactory) -> None:
+async def test_unsent_message_is_sent_without_a_search(tracker: DeliveryTracker, trackers: TrackerFactory) -> None:
     trackers.clinic.sandbox.inject_fault("SendWithHeader", "status", status=429)
-    async with trackers.open_tracker() as tracker:
-        with pytest.raises(ds.RateLimitedError):
-            await tracker.send(LETTER, key=KEY)
-        with pytest.raises(ds.InvalidArgumentError):
-            await tracker.send(ds.Message(recipients=[ds.Recipient("nobody")]), key=KEY)
-        assert (await tracker.send(LETTER, key=KEY)).smtp_id
+    with pytest.raises(ds.RateLimitedError):
+        await tracker.send(LETTER, key=KEY)
+    with pytest.raises(ds.InvalidArgumentError):
+        await tracker.send(ds.Message(recipients=[ds.Recipient("nobody")]), key=KEY)
+    assert (await tracker.send(LETTER, key=KEY)).smtp_id
     assert {*trackers.clinic.request_counts} == {"SendWithHeader"}
     assert await sends(trackers) == 1
 
 
-async def test_concurrent_sends_send_once(trackers: TrackerFactory) -> None:
-    async with trackers.open_tracker() as tracker:
-        answers = await asyncio.gather(*(tracker.send(LETTER, key=KEY) for _ in range(5)))
+async def test_concurrent_sends_send_once(tracker: DeliveryTracker, trackers: TrackerFactory) -> None:
+    answers = await asyncio.gather(*(tracker.send(LETTER, key=KEY) for _ in range(5)))
     assert len({answer.smtp_id for answer in answers}) == 1
     assert await sends(trackers) == 1
 
 
 async def test_nothing_is_sent_if_journal_is_unwritable(
-    trackers: TrackerFactory, monkeypatch: pytest.MonkeyPatch
+    tracker: DeliveryTracker, trackers: TrackerFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def full(*_: Any, **__: Any) -> None:
         raise DeliveryJournalError("the disk is full")
 
     monkeypatch.setattr(DeliveryJournal, "begin_send", full)
-    async with trackers.open_tracker() as tracker:
-        with pytest.raises(DeliveryJournalError, match="full"):
-            await tracker.send(LETTER, key=KEY)
+    with pytest.raises(DeliveryJournalError, match="full"):
+        await tracker.send(LETTER, key=KEY)
     assert trackers.clinic.request_counts.total() == 0
 
 
-async def test_message_without_id_is_sent_once_and_not_followed(
-    trackers: TrackerFactory, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def nameless(*_: Any, **__: Any) -> ds.SendMessageResponse:
-        return ds.SendMessageResponse(success=True, code=0)
-
-    monkeypatch.setattr(ds.Mailbox, "send_once", nameless)
-    async with trackers.open_tracker() as tracker:
-        assert not (await tracker.send(LETTER, key=KEY)).smtp_id
-        monkeypatch.undo()
-        assert not (await tracker.send(LETTER, key=KEY)).smtp_id
-        assert await tracker.followed() == []
-    assert trackers.clinic.request_counts.total() == 0
-
-
-@pytest.mark.parametrize("smtp_id", ["<>", "<a\nb@x>", f"<{'a' * 1_000}@x>", "\ud800", "\x00"])
-async def test_id_that_cannot_be_requested_is_not_followed(
-    trackers: TrackerFactory, monkeypatch: pytest.MonkeyPatch, smtp_id: str
+@pytest.mark.parametrize("smtp_id", ["", "<>", "<a\nb@x>", f"<{'a' * 1_000}@x>", "\ud800", "\x00"])
+async def test_message_without_an_id_that_can_be_requested_is_sent_once_and_not_followed(
+    tracker: DeliveryTracker, trackers: TrackerFactory, monkeypatch: pytest.MonkeyPatch, smtp_id: str
 ) -> None:
     async def odd(*_: Any, **__: Any) -> ds.SendMessageResponse:
         return ds.SendMessageResponse(success=True, code=0, smtp_id=smtp_id)
 
     monkeypatch.setattr(ds.Mailbox, "send_once", odd)
-    async with trackers.open_tracker() as tracker:
-        assert (await tracker.send(LETTER, key=KEY)).smtp_id == smtp_id
-        monkeypatch.undo()
-        assert (await tracker.send(LETTER, key=KEY)).success
-        assert await tracker.followed() == []
+    assert (await tracker.send(LETTER, key=KEY)).smtp_id == smtp_id
+    monkeypatch.undo()
+    again = await tracker.send(LETTER, key=KEY)
+    assert again.success
+    assert bool(again.smtp_id) == bool(smtp_id)
+    assert await tracker.followed() == []
     assert trackers.clinic.request_counts.total() == 0
 
 
 @pytest.mark.parametrize("method", ["add", "end_send"])
 async def test_full_disk_after_send_still_reports_message_as_sent(
-    trackers: TrackerFactory, monkeypatch: pytest.MonkeyPatch, method: str
+    tracker: DeliveryTracker, trackers: TrackerFactory, monkeypatch: pytest.MonkeyPatch, method: str
 ) -> None:
     async def full(*_: Any, **__: Any) -> None:
         raise DeliveryJournalError("the disk is full")
 
-    async with trackers.open_tracker() as tracker:
-        with monkeypatch.context() as patched:
-            patched.setattr(DeliveryJournal, method, full)
-            with pytest.raises(ds.OutcomeUnknownError) as caught:
-                await tracker.send(LETTER, key=KEY)
-        assert caught.value.happened
-        assert isinstance(caught.value.__cause__, DeliveryJournalError)
-        assert "same key" in caught.value.how_to_find_out
-        sent = await tracker.send(LETTER, key=KEY)
-        assert await tracker.followed() == [sent.smtp_id]
+    with monkeypatch.context() as patched:
+        patched.setattr(DeliveryJournal, method, full)
+        with pytest.raises(ds.OutcomeUnknownError) as caught:
+            await tracker.send(LETTER, key=KEY)
+    assert caught.value.happened
+    assert isinstance(caught.value.__cause__, DeliveryJournalError)
+    assert "same key" in caught.value.how_to_find_out
+    sent = await tracker.send(LETTER, key=KEY)
+    assert await tracker.followed() == [sent.smtp_id]
     assert await sends(trackers) == 1
 
 
@@ -222,34 +200,33 @@ class SilentFile(io.RawIOBase):
         return 0
 
 
-async def test_timeout_covers_reading_attachments(trackers: TrackerFactory) -> None:
+async def test_timeout_covers_reading_attachments(tracker: DeliveryTracker) -> None:
     file = SilentFile()
     attached = [ds.Attachment.from_file(file, filename="dose.xml", content_type="text/xml")]
-    async with trackers.open_tracker() as tracker:
-        with pytest.raises(ds.DeadlineExceededError) as caught:
-            await tracker.send(attrs.evolve(LETTER, attachment_list=attached), key=KEY, timeout=0.01)
-        file.is_released.set()
-        assert caught.value.outcome is ds.Outcome.NOT_SENT
-        assert (await tracker.send(LETTER, key=KEY)).smtp_id
+    with pytest.raises(ds.DeadlineExceededError) as caught:
+        await tracker.send(attrs.evolve(LETTER, attachment_list=attached), key=KEY, timeout=0.01)
+    file.is_released.set()
+    assert caught.value.outcome is ds.Outcome.NOT_SENT
+    assert (await tracker.send(LETTER, key=KEY)).smtp_id
 
 
-async def test_timeout_covers_waiting_for_a_concurrent_send(trackers: TrackerFactory) -> None:
-    async with trackers.open_tracker() as tracker:
-        started = asyncio.Event()
-        hold = asyncio.Event()
+async def test_timeout_covers_waiting_for_a_concurrent_send(
+    tracker: DeliveryTracker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started, hold = asyncio.Event(), asyncio.Event()
 
-        async def hang(*_: Any, **__: Any) -> ds.SendMessageResponse:
-            started.set()
-            await hold.wait()
-            return ds.SendMessageResponse(success=True, code=0)
+    async def hang(*_: Any, **__: Any) -> ds.SendMessageResponse:
+        started.set()
+        await hold.wait()
+        return ds.SendMessageResponse(success=True, code=0)
 
-        tracker.mailbox.send_once = hang  # type: ignore[method-assign]
-        first = asyncio.create_task(tracker.send(LETTER, key=KEY))
-        await started.wait()
-        with pytest.raises(ds.DeadlineExceededError):
-            await tracker.send(LETTER, key=KEY, timeout=0.01)
-        hold.set()
-        await first
+    monkeypatch.setattr(tracker.mailbox, "send_once", hang)
+    first = asyncio.create_task(tracker.send(LETTER, key=KEY))
+    await started.wait()
+    with pytest.raises(ds.DeadlineExceededError):
+        await tracker.send(LETTER, key=KEY, timeout=0.01)
+    hold.set()
+    await first
 
 
 async def test_keys_are_separate_for_each_mailbox(trackers: TrackerFactory) -> None:
@@ -261,11 +238,8 @@ async def test_keys_are_separate_for_each_mailbox(trackers: TrackerFactory) -> N
     assert first.smtp_id != second.smtp_id
 
 
-async def test_journal_file_contains_no_key(trackers: TrackerFactory) -> None:
-    async with trackers.open_tracker() as tracker:
-        await tracker.send(LETTER, key=KEY)
-        with pytest.raises(ds.InvalidArgumentError, match="key"):
-            await tracker.send(LETTER, key="")
+async def test_journal_file_contains_no_key(tracker: DeliveryTracker, trackers: TrackerFactory) -> None:
+    await tracker.send(LETTER, key=KEY)
     assert KEY.encode() not in trackers.file.read_bytes()
 
 
@@ -302,11 +276,12 @@ async def test_different_message_with_same_key_is_rejected(trackers: TrackerFact
     assert await sends(trackers) == 2
 
 
-async def test_another_message_is_rejected_if_first_may_be_sent(trackers: TrackerFactory) -> None:
+async def test_another_message_is_rejected_if_first_may_be_sent(
+    tracker: DeliveryTracker, trackers: TrackerFactory
+) -> None:
     lose_the_answer(trackers)
-    async with trackers.open_tracker() as tracker:
-        with pytest.raises(ds.OutcomeUnknownError):
-            await tracker.send(LETTER, key=KEY)
-        with pytest.raises(ds.InvalidArgumentError, match="or may have been"):
-            await tracker.send(attrs.evolve(LETTER, body="Another"), key=KEY)
+    with pytest.raises(ds.OutcomeUnknownError):
+        await tracker.send(LETTER, key=KEY)
+    with pytest.raises(ds.InvalidArgumentError, match="or may have been"):
+        await tracker.send(attrs.evolve(LETTER, body="Another"), key=KEY)
     assert await sends(trackers) == 1

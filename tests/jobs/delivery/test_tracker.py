@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +14,6 @@ from directsuite.jobs.delivery import DeliveryJournal, DeliveryJournalError, Del
 from directsuite.jobs.delivery.changes import TrackedMessage
 from directsuite.messaging.tracking import DEFAULT_GIVE_UP_AFTER
 from tests.integration.scenario import ALICE, BOB, PASSWORD
-from tests.jobs.delivery.clinic import open_clinic
 from tests.jobs.delivery.fragile_mailbox import make_fragile_mailbox
 from tests.jobs.delivery.trackers import (
     DELIVERED_RECIPIENT,
@@ -32,45 +30,42 @@ from tests.waiting import wait_until
 NO_IDS = [None, "", "<>", " ", "<\ud800@x.test>", "<1\0@x.test>", "<1@x.test>\n", f"<{'1' * 2_000_000}@x.test>"]
 
 
-async def test_changes_of_each_recipient_are_yielded_and_last_ends_message(trackers: TrackerFactory) -> None:
-    async with trackers.open_tracker() as tracker:
-        smtp_id = await trackers.clinic.send(
-            DELIVERED_RECIPIENT, SLOW_RECIPIENT, UNCONFIRMED_RECIPIENT, REJECTED_RECIPIENT
-        )
-        await tracker.add(smtp_id, recipients=4)
-        assert await tracker.followed() == [smtp_id]
-        changes = await collect_changes(tracker)
-        assert list_statuses(changes, DELIVERED_RECIPIENT) == ["Delivered"]
-        assert list_statuses(changes, SLOW_RECIPIENT) == ["Waiting", "Delivered"]
-        assert list_statuses(changes, UNCONFIRMED_RECIPIENT) == ["Waiting", "NO MDN Received"]
-        assert list_statuses(changes, REJECTED_RECIPIENT) == ["Locally Failed"]
-        assert [change.ends_message for change in changes] == [False] * 5 + [True]
-        assert {change.recipient for change in changes if change.is_end} == {
-            DELIVERED_RECIPIENT,
-            SLOW_RECIPIENT,
-            UNCONFIRMED_RECIPIENT,
-            REJECTED_RECIPIENT,
-        }
-        assert {change.recipient for change in changes if change.delivered} == {DELIVERED_RECIPIENT, SLOW_RECIPIENT}
-        assert len({change.id for change in changes}) == 6
-        assert {change.smtp_id for change in changes} == {smtp_id}
-        assert not any(change.given_up for change in changes)
-        assert trackers.status_requests == 11
-        assert await tracker.followed() == []
+async def test_changes_of_each_recipient_are_yielded_and_last_ends_message(
+    tracker: DeliveryTracker, trackers: TrackerFactory
+) -> None:
+    smtp_id = await trackers.clinic.send(DELIVERED_RECIPIENT, SLOW_RECIPIENT, UNCONFIRMED_RECIPIENT, REJECTED_RECIPIENT)
+    await tracker.add(smtp_id, recipients=4)
+    assert await tracker.followed() == [smtp_id]
+    changes = await collect_changes(tracker)
+    assert list_statuses(changes, DELIVERED_RECIPIENT) == ["Delivered"]
+    assert list_statuses(changes, SLOW_RECIPIENT) == ["Waiting", "Delivered"]
+    assert list_statuses(changes, UNCONFIRMED_RECIPIENT) == ["Waiting", "NO MDN Received"]
+    assert list_statuses(changes, REJECTED_RECIPIENT) == ["Locally Failed"]
+    assert [change.ends_message for change in changes] == [False] * 5 + [True]
+    assert {change.recipient for change in changes if change.is_end} == {
+        DELIVERED_RECIPIENT,
+        SLOW_RECIPIENT,
+        UNCONFIRMED_RECIPIENT,
+        REJECTED_RECIPIENT,
+    }
+    assert {change.recipient for change in changes if change.delivered} == {DELIVERED_RECIPIENT, SLOW_RECIPIENT}
+    assert len({change.id for change in changes}) == 6
+    assert {change.smtp_id for change in changes} == {smtp_id}
+    assert not any(change.given_up for change in changes)
+    assert trackers.status_requests == 11
+    assert await tracker.followed() == []
 
 
-async def test_loop_without_messages_ends_without_request(trackers: TrackerFactory) -> None:
-    async with trackers.make_journal() as journal:
-        assert await collect_changes(trackers.make_tracker(journal)) == []
+async def test_loop_without_messages_ends_without_request(tracker: DeliveryTracker, trackers: TrackerFactory) -> None:
+    assert await collect_changes(tracker) == []
     assert trackers.status_requests == 0
 
 
-async def test_acknowledged_change_is_not_yielded_again(trackers: TrackerFactory) -> None:
-    async with trackers.open_tracker() as tracker:
-        await tracker.add(await trackers.clinic.send(DELIVERED_RECIPIENT))
-        async for change in read_first_change(tracker):
-            await tracker.acknowledge(change)
-        assert await collect_changes(tracker) == []
+async def test_acknowledged_change_is_not_yielded_again(tracker: DeliveryTracker, trackers: TrackerFactory) -> None:
+    await tracker.add(await trackers.clinic.send(DELIVERED_RECIPIENT))
+    async for change in read_first_change(tracker):
+        await tracker.acknowledge(change)
+    assert await collect_changes(tracker) == []
 
 
 @pytest.mark.parametrize("by_another", [False, True])
@@ -89,49 +84,46 @@ async def test_added_message_wakes_waiting_loop(by_another: bool, trackers: Trac
         assert await trackers.make_tracker(journal, trackers.clinic.suite.mailbox(BOB, PASSWORD)).followed() == []
 
 
-async def test_message_due_later_wakes_no_loop(trackers: TrackerFactory) -> None:
+async def test_message_due_later_wakes_no_loop(tracker: DeliveryTracker, trackers: TrackerFactory) -> None:
     time = trackers.clinic.time
-    async with trackers.open_tracker() as tracker:
-        await tracker.add(await trackers.clinic.send(SLOW_RECIPIENT))
-        time.hold()
-        loop = asyncio.create_task(anext(tracker.changes(endless=True)))
-        await wait_until(lambda: time.sleeps == [5])
-        trackers.clinic.sandbox.clock.advance(timedelta(seconds=4))
-        for _ in range(3):
-            await tracker.add(await trackers.clinic.send(DELIVERED_RECIPIENT))
-        for _ in range(20):
-            await asyncio.to_thread(lambda: None)
-        assert time.sleeps == [5]
-        loop.cancel()
-        await asyncio.wait([loop])
-
-
-async def test_closing_suite_wakes_waiting_loop(tmp_path: Path) -> None:
-    async with open_clinic() as opened, DeliveryJournal(tmp_path / "delivery.db") as journal:
-        tracker = DeliveryTracker(opened.box, journal=journal, now=opened.time.monotonic)
-        opened.time.hold()
-        loop = asyncio.create_task(anext(tracker.changes(endless=True)))
-        await wait_until(lambda: len(opened.time.sleeps) == 1)
-        await opened.suite.aclose()
-        with pytest.raises(ds.ClosedError):
-            await loop
-
-
-async def test_failed_requests_are_retried_and_nothing_is_given_up(trackers: TrackerFactory) -> None:
-    async with trackers.open_tracker() as tracker:
-        await tracker.add(await trackers.clinic.send(SLOW_RECIPIENT))
-        trackers.clinic.sandbox.inject_fault("GetMessageStatusMany", "status", status=503, times=40)
-        changes = await collect_changes(tracker)
-        assert list_statuses(changes, SLOW_RECIPIENT) == ["Delivered"]
-        assert sum(trackers.clinic.time.sleeps) > DEFAULT_GIVE_UP_AFTER
-
-
-async def test_retry_after_is_respected(trackers: TrackerFactory) -> None:
-    async with trackers.open_tracker() as tracker:
+    await tracker.add(await trackers.clinic.send(SLOW_RECIPIENT))
+    time.hold()
+    loop = asyncio.create_task(anext(tracker.changes(endless=True)))
+    await wait_until(lambda: time.sleeps == [5])
+    trackers.clinic.sandbox.clock.advance(timedelta(seconds=4))
+    for _ in range(3):
         await tracker.add(await trackers.clinic.send(DELIVERED_RECIPIENT))
-        trackers.clinic.sandbox.inject_fault("GetMessageStatusMany", "status", status=429, retry_after=77)
-        await collect_changes(tracker)
-        assert sum(trackers.clinic.time.sleeps) == pytest.approx(82, abs=0.1)
+    for _ in range(20):
+        await asyncio.to_thread(lambda: None)
+    assert time.sleeps == [5]
+    loop.cancel()
+    await asyncio.wait([loop])
+
+
+async def test_closing_suite_wakes_waiting_loop(tracker: DeliveryTracker, trackers: TrackerFactory) -> None:
+    trackers.clinic.time.hold()
+    loop = asyncio.create_task(anext(tracker.changes(endless=True)))
+    await wait_until(lambda: len(trackers.clinic.time.sleeps) == 1)
+    await trackers.clinic.suite.aclose()
+    with pytest.raises(ds.ClosedError):
+        await loop
+
+
+async def test_failed_requests_are_retried_and_nothing_is_given_up(
+    tracker: DeliveryTracker, trackers: TrackerFactory
+) -> None:
+    await tracker.add(await trackers.clinic.send(SLOW_RECIPIENT))
+    trackers.clinic.sandbox.inject_fault("GetMessageStatusMany", "status", status=503, times=40)
+    changes = await collect_changes(tracker)
+    assert list_statuses(changes, SLOW_RECIPIENT) == ["Delivered"]
+    assert sum(trackers.clinic.time.sleeps) > DEFAULT_GIVE_UP_AFTER
+
+
+async def test_retry_after_is_respected(tracker: DeliveryTracker, trackers: TrackerFactory) -> None:
+    await tracker.add(await trackers.clinic.send(DELIVERED_RECIPIENT))
+    trackers.clinic.sandbox.inject_fault("GetMessageStatusMany", "status", status=429, retry_after=77)
+    await collect_changes(tracker)
+    assert sum(trackers.clinic.time.sleeps) == pytest.approx(82, abs=0.1)
 
 
 async def test_retry_after_is_limited_to_an_hour(trackers: TrackerFactory) -> None:
@@ -149,20 +141,18 @@ async def test_retry_after_is_limited_to_an_hour(trackers: TrackerFactory) -> No
 
 
 async def test_unwritable_journal_ends_loop_and_loses_nothing(
-    trackers: TrackerFactory, monkeypatch: pytest.MonkeyPatch
+    tracker: DeliveryTracker, trackers: TrackerFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def note(_: object) -> None:
+    async def note(*_: object) -> None:
         raise DeliveryJournalError("The disk is full")
 
-    async with trackers.make_journal() as journal:
-        tracker = trackers.make_tracker(journal)
-        await tracker.add(await trackers.clinic.send(DELIVERED_RECIPIENT))
-        with monkeypatch.context() as full:
-            full.setattr(journal, "record", note)
-            with pytest.raises(DeliveryJournalError):
-                await collect_changes(tracker)
-        assert trackers.status_requests == 1
-        assert list_statuses(await collect_changes(tracker), DELIVERED_RECIPIENT) == ["Delivered"]
+    await tracker.add(await trackers.clinic.send(DELIVERED_RECIPIENT))
+    with monkeypatch.context() as full:
+        full.setattr(DeliveryJournal, "record", note)
+        with pytest.raises(DeliveryJournalError):
+            await collect_changes(tracker)
+    assert trackers.status_requests == 1
+    assert list_statuses(await collect_changes(tracker), DELIVERED_RECIPIENT) == ["Delivered"]
 
 
 async def test_rejected_password_ends_loop_and_loses_nothing(trackers: TrackerFactory) -> None:
@@ -175,28 +165,25 @@ async def test_rejected_password_ends_loop_and_loses_nothing(trackers: TrackerFa
         assert len(await collect_changes(trackers.make_tracker(journal))) == 1
 
 
-async def test_closing_suite_ends_loop(tmp_path: Path) -> None:
-    async with open_clinic() as opened, DeliveryJournal(tmp_path / "delivery.db") as journal:
-        tracker = DeliveryTracker(opened.box, journal=journal, now=opened.time.monotonic)
-        await tracker.add(await opened.send(UNCONFIRMED_RECIPIENT))
-        await opened.suite.aclose()
-        with pytest.raises(ds.ClosedError):
-            await collect_changes(tracker)
-        assert len(await tracker.followed()) == 1
+async def test_closing_suite_ends_loop(tracker: DeliveryTracker, trackers: TrackerFactory) -> None:
+    await tracker.add(await trackers.clinic.send(UNCONFIRMED_RECIPIENT))
+    await trackers.clinic.suite.aclose()
+    with pytest.raises(ds.ClosedError):
+        await collect_changes(tracker)
+    assert len(await tracker.followed()) == 1
 
 
-async def test_unknown_message_is_given_up_and_reported(trackers: TrackerFactory) -> None:
-    async with trackers.open_tracker() as tracker:
-        await tracker.add("<nothing@direct.example.test>")
-        await tracker.add(await trackers.clinic.send(DELIVERED_RECIPIENT), recipients=2)
-        changes = await collect_changes(tracker)
-        assert [(change.recipient, change.status, change.given_up) for change in changes] == [
-            (DELIVERED_RECIPIENT, ds.MessageStatus.DELIVERED, False),
-            (None, None, True),
-            (None, None, True),
-        ]
-        assert [change.ends_message for change in changes] == [False, True, True]
-        assert sum(trackers.clinic.time.sleeps) == pytest.approx(DEFAULT_GIVE_UP_AFTER, abs=1)
+async def test_unknown_message_is_given_up_and_reported(tracker: DeliveryTracker, trackers: TrackerFactory) -> None:
+    await tracker.add("<nothing@direct.example.test>")
+    await tracker.add(await trackers.clinic.send(DELIVERED_RECIPIENT), recipients=2)
+    changes = await collect_changes(tracker)
+    assert [(change.recipient, change.status, change.given_up) for change in changes] == [
+        (DELIVERED_RECIPIENT, ds.MessageStatus.DELIVERED, False),
+        (None, None, True),
+        (None, None, True),
+    ]
+    assert [change.ends_message for change in changes] == [False, True, True]
+    assert sum(trackers.clinic.time.sleeps) == pytest.approx(DEFAULT_GIVE_UP_AFTER, abs=1)
 
 
 async def test_waiting_message_is_given_up_with_its_last_status(trackers: TrackerFactory) -> None:
@@ -211,12 +198,10 @@ async def test_waiting_message_is_given_up_with_its_last_status(trackers: Tracke
 
 
 @pytest.mark.parametrize("smtp_id", NO_IDS, ids=lambda smtp_id: ascii(smtp_id)[:20])
-async def test_invalid_smtp_id_is_rejected(smtp_id: Any, trackers: TrackerFactory) -> None:
-    async with trackers.make_journal() as journal:
+async def test_invalid_smtp_id_is_rejected(smtp_id: Any, tracker: DeliveryTracker, trackers: TrackerFactory) -> None:
+    for follow in (tracker.add, trackers.clinic.box.track):
         with pytest.raises(ds.InvalidArgumentError):
-            await trackers.make_tracker(journal).add(smtp_id)
-    with pytest.raises(ds.InvalidArgumentError):
-        await trackers.clinic.box.track(smtp_id)
+            await follow(smtp_id)
     assert trackers.clinic.time.sleeps == []
 
 

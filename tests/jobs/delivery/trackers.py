@@ -16,16 +16,21 @@ UNCONFIRMED_RECIPIENT, REJECTED_RECIPIENT = "nomdn@pharmacy.example.test", "noce
 
 
 class TrackerFactory:
+    """Trackers of Alice's mailbox. clock_error: the seconds by which the machine's clock is ahead."""
+
     def __init__(self, clinic: Clinic, folder: Path) -> None:
         self.clinic = clinic
         self.file = folder / "delivery.db"
+        self.clock_error = 0.0
+
+    def now(self) -> float:
+        return self.clinic.time.monotonic() + self.clock_error
 
     def make_journal(self) -> DeliveryJournal:
         return DeliveryJournal(self.file)
 
     def make_tracker(self, journal: DeliveryJournal, box: ds.Mailbox | None = None, **options: Any) -> DeliveryTracker:
-        now = self.clinic.time.monotonic
-        return DeliveryTracker(box or self.clinic.box, journal=journal, now=now, **options)
+        return DeliveryTracker(box or self.clinic.box, journal=journal, now=self.now, **options)
 
     @asynccontextmanager
     async def open_tracker(self, box: ds.Mailbox | None = None, **options: Any) -> AsyncGenerator[DeliveryTracker]:

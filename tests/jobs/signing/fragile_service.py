@@ -7,9 +7,9 @@ import contextlib
 import enum
 import hashlib
 from collections import Counter
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import attrs
 
@@ -40,9 +40,16 @@ class Fault(enum.Enum):
 
 @attrs.define
 class FragileService:
-    """Has the methods of `suite.signing` that a job needs. faults: one per request, None for no fault."""
+    """Has the methods of `suite.signing` that a job needs.
+
+    faults: one per request, None for no fault.
+    errors: the error of each request of an operation: "save", "sign", "download", "look" or "delete".
+    before: by operation, a function to call before each request, with the PDF or the identifier.
+    """
 
     faults: list[Fault | None] = attrs.field(factory=list[Fault | None])
+    errors: dict[str, ds.DirectSuiteError] = attrs.field(factory=dict[str, ds.DirectSuiteError])
+    before: dict[str, Callable[[Any], Awaitable[None]]] = attrs.field(factory=dict[str, Any])
     stored: dict[str, bytes] = attrs.field(factory=dict[str, bytes])
     request_counts: Counter[str] = attrs.field(factory=Counter[str])
     pending_requests: list[tuple[str, int]] = attrs.field(factory=list[tuple[str, int]])
@@ -57,7 +64,14 @@ class FragileService:
                 self.stored[identifier] += SIGNATURE_BYTES * signatures
         self.pending_requests.clear()
 
+    async def _prepare(self, operation: str, subject: bytes | Path | str) -> None:
+        if operation in self.errors:
+            raise self.errors[operation]
+        if operation in self.before:
+            await self.before[operation](subject)
+
     async def save(self, pdf: bytes | Path) -> ds.StoredDocument:
+        await self._prepare("save", pdf)
         fault = self._begin()
         self.documents_created += 1
         identifier = f"document-{self.documents_created}"
@@ -76,6 +90,7 @@ class FragileService:
     async def multi_sign_and_pull(
         self, identifier: str, signatures: Sequence[ds.Signature], *, destination: Path | None = None
     ) -> Path | bytes:
+        await self._prepare("sign", identifier)
         if destination is None:
             return self._sign(identifier, len(signatures))
         async with _open_destination(destination) as sink:  # as in the client: opened before the request is sent
@@ -92,17 +107,20 @@ class FragileService:
         return self.stored[identifier]
 
     async def get_doc_info(self, identifier: str) -> ds.DocumentInfo:
+        await self._prepare("look", identifier)
         fault = self._begin(identifier)
         self._end(fault, repeatable=True)
         return ds.DocumentInfo(identifier=identifier)
 
     async def download(self, identifier: str, destination: Path) -> Path:
+        await self._prepare("download", identifier)
         async with _open_destination(destination) as sink:
             fault = self._begin(identifier)
             self._end(fault, repeatable=True)
             return await _write_to_sink(sink, self.stored[identifier])
 
     async def delete(self, identifier: str) -> ds.DocumentUpdate:
+        await self._prepare("delete", identifier)
         fault = self._begin(identifier)
         del self.stored[identifier]
         self._end(fault, repeatable=True)

@@ -15,6 +15,7 @@ from tests.jobs.signing.fragile_service import FragileService, compute_digest
 
 SIGNATURES = [ds.Signature(name="S")]
 PDF_CONTENT = b"%PDF-1.7 %%EOF"
+TOO_LARGE = ds.ServiceError("too large", operation="Save", status=413, outcome=ds.Outcome.FAILED)
 
 
 async def yield_pdfs(*names: str, content: bytes = PDF_CONTENT) -> AsyncGenerator[Pdf]:

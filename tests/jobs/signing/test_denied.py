@@ -5,15 +5,13 @@ Documents stored by an earlier run, perhaps with another account, do not stop it
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Sequence
-from pathlib import Path
+from collections.abc import AsyncGenerator, Awaitable, Callable
 
-import attrs
 import pytest
 
 import directsuite as ds
 from directsuite.jobs.signing import DocumentState, JobStoppedError, Pdf
-from tests.jobs.signing.fragile_service import SIGNATURE_BYTES, Fault, FragileService
+from tests.jobs.signing.fragile_service import SIGNATURE_BYTES, Fault
 from tests.jobs.signing.job_factory import PDF_CONTENT, JobFactory
 from tests.waiting import wait_until
 
@@ -28,36 +26,6 @@ FOR_NOW = {
     status: ds.ServiceError(f"HTTP {status}", operation="Any", status=status, outcome=outcome)
     for status, outcome in ((408, ds.Outcome.UNKNOWN), (421, ds.Outcome.REJECTED), (425, ds.Outcome.REJECTED))
 }
-
-
-@attrs.define
-class Refuses(FragileService):
-    """Rejects some operations, for all stored documents, or only for those of another account."""
-
-    refusals: dict[str, ds.ServiceError] = attrs.field(factory=dict[str, ds.ServiceError])
-    anothers: str | None = None
-
-    async def save(self, pdf: bytes | Path) -> ds.StoredDocument:
-        self._refuse("save")
-        return await FragileService.save(self, pdf)
-
-    async def multi_sign_and_pull(
-        self, identifier: str, signatures: Sequence[ds.Signature], *, destination: Path | None = None
-    ) -> Path | bytes:
-        self._refuse("sign", identifier)
-        return await FragileService.multi_sign_and_pull(self, identifier, signatures, destination=destination)
-
-    async def download(self, identifier: str, destination: Path) -> Path:
-        self._refuse("download", identifier)
-        return await FragileService.download(self, identifier, destination)
-
-    async def get_doc_info(self, identifier: str) -> ds.DocumentInfo:
-        self._refuse("look", identifier)
-        return await FragileService.get_doc_info(self, identifier)
-
-    def _refuse(self, operation: str, identifier: str | None = None) -> None:
-        if operation in self.refusals and self.anothers in (None, identifier):
-            raise self.refusals[operation]
 
 
 @pytest.mark.parametrize(
@@ -75,25 +43,25 @@ class Refuses(FragileService):
 async def test_denied_account_stops_job_and_next_run_continues(
     operation: str, refusal: ds.ServiceError, state: DocumentState, jobs: JobFactory
 ) -> None:
-    service = Refuses(refusals={operation: refusal})
+    jobs.service.errors = {operation: refusal}
     with pytest.raises(JobStoppedError) as stopped:
-        await jobs.run(*NAMES, service=service, concurrency=2)
+        await jobs.run(*NAMES, concurrency=2)
     assert stopped.value.__cause__ is refusal
     assert jobs.clock.slept == []
     states = (await jobs.journal.tally()).states
     assert states[state] >= 1
     assert not states.keys() - {state, DocumentState.NEW}
-    service.refusals.clear()
-    assert (await jobs.run(*NAMES, service=service)).done == len(NAMES)
-    assert set(service.request_counts.values()) == {1}
+    jobs.service.errors.clear()
+    assert (await jobs.run(*NAMES)).done == len(NAMES)
+    assert set(jobs.service.request_counts.values()) == {1}
     assert (await jobs.journal.tally()).abandoned == 0
 
 
 @pytest.mark.parametrize("refusal", FOR_NOW.values(), ids=[str(status) for status in FOR_NOW])
 async def test_transient_rejection_is_retried_and_fails_no_document(refusal: ds.ServiceError, jobs: JobFactory) -> None:
-    service = Refuses(refusals={"save": refusal})
+    jobs.service.errors = {"save": refusal}
     with pytest.raises(JobStoppedError, match="too long") as stopped:
-        await jobs.run(*NAMES, service=service, concurrency=2)
+        await jobs.run(*NAMES, concurrency=2)
     assert stopped.value.__cause__ is refusal
     assert DocumentState.FAILED not in (await jobs.journal.tally()).states
 
@@ -102,17 +70,25 @@ async def test_transient_rejection_is_retried_and_fails_no_document(refusal: ds.
 async def test_possible_signature_is_not_abandoned_if_download_is_denied(
     refusal: ds.ServiceError, jobs: JobFactory
 ) -> None:
-    service = Refuses(refusals={"download": refusal}, faults=[None, Fault.RESPONSE_LOST])
+    jobs.service.errors, jobs.service.faults = {"download": refusal}, [None, Fault.RESPONSE_LOST]
     with pytest.raises(JobStoppedError):
-        await jobs.run("a.pdf", service=service)
+        await jobs.run("a.pdf")
     assert (await jobs.journal.tally()).states == {DocumentState.SIGNING: 1}
-    service.refusals.clear()
-    assert (await jobs.run("a.pdf", service=service)).done == 1
-    assert service.request_counts.total() == 1
+    jobs.service.errors.clear()
+    assert (await jobs.run("a.pdf")).done == 1
+    assert jobs.service.request_counts.total() == 1
     assert (jobs.out / "a.pdf").read_bytes() == PDF_CONTENT + SIGNATURE_BYTES
 
 
 REFUSED = ds.BadRequestError("refused", operation="Any", status=400, outcome=ds.Outcome.FAILED)
+
+
+def reject_document(identifier: str, error: ds.ServiceError) -> Callable[[str], Awaitable[None]]:
+    async def reject(requested: str) -> None:
+        if requested == identifier:
+            raise error
+
+    return reject
 
 
 @pytest.mark.parametrize(
@@ -129,92 +105,75 @@ REFUSED = ds.BadRequestError("refused", operation="Any", status=400, outcome=ds.
 async def test_denied_document_of_an_earlier_run_is_abandoned(
     state: DocumentState, refusals: dict[str, ds.ServiceError], jobs: JobFactory
 ) -> None:
-    service = Refuses(refusals=refusals, anothers="theirs", stored={"theirs": PDF_CONTENT})
+    jobs.service.before = {operation: reject_document("theirs", error) for operation, error in refusals.items()}
+    jobs.service.stored["theirs"] = PDF_CONTENT
     await jobs.record_stored("0.pdf", state, "theirs")
-    assert (await jobs.run(*NAMES, service=service, concurrency=2)).done == len(NAMES)
+    assert (await jobs.run(*NAMES, concurrency=2)).done == len(NAMES)
     tally = await jobs.journal.tally()
     assert (tally.abandoned, tally.requested) == (1, int(state is DocumentState.SIGNING))
     assert (jobs.out / "0.pdf").read_bytes() == PDF_CONTENT + SIGNATURE_BYTES
-    assert set(service.request_counts.values()) == {1}
+    assert set(jobs.service.request_counts.values()) == {1}
 
 
 async def test_denied_save_stops_job_after_abandoning_earlier_document(jobs: JobFactory) -> None:
-    service = Refuses(refusals={"download": DENIED, "save": DENIED}, stored={"theirs": PDF_CONTENT})
+    jobs.service.errors = {"download": DENIED, "save": DENIED}
+    jobs.service.stored["theirs"] = PDF_CONTENT
     await jobs.record_stored("0.pdf", DocumentState.SIGNING, "theirs")
     for _ in range(7):
         with pytest.raises(JobStoppedError):
-            await jobs.run("0.pdf", service=service)
+            await jobs.run("0.pdf")
     tally = await jobs.journal.tally()
     assert (tally.states, tally.abandoned) == ({DocumentState.NEW: 1}, 1)
 
 
 @pytest.mark.parametrize("refusal", [DENIED, FOR_NOW[421]], ids=["403", "421"])
 async def test_runs_stopped_before_request_cost_no_attempt(refusal: ds.ServiceError, jobs: JobFactory) -> None:
-    service = Refuses(refusals={"sign": refusal})
+    jobs.service.errors = {"sign": refusal}
     for _ in range(7):
         with pytest.raises(JobStoppedError):
-            await jobs.run("a.pdf", service=service, max_outage=0.5)
-    service.refusals.clear()
-    assert (await jobs.run("a.pdf", service=service)).done == 1
-    assert service.request_counts.total() == 1
+            await jobs.run("a.pdf", max_outage=0.5)
+    jobs.service.errors.clear()
+    assert (await jobs.run("a.pdf")).done == 1
+    assert jobs.service.request_counts.total() == 1
 
 
-@attrs.define
-class Filtering(FragileService):
-    """Denies requests for one document, depending on its content, after other documents have made progress."""
+@pytest.mark.parametrize(
+    ("documents", "concurrency", "waits_for"), [(30, 1, "none"), (30, 2, "another"), (5, 10, "all others")]
+)
+async def test_only_denied_document_fails_if_others_are_signed(
+    documents: int, concurrency: int, waits_for: str, jobs: JobFactory
+) -> None:
+    denied, signed = PDF_CONTENT + b" of Ada", 0
 
-    when: Callable[[], bool] = attrs.field(default=lambda: True)
-
-    async def save(self, pdf: bytes | Path) -> ds.StoredDocument:
-        if pdf == PDF_CONTENT + b" of Ada":
-            await wait_until(self.when)
+    async def deny_one(pdf: bytes) -> None:
+        nonlocal signed
+        if pdf == denied:
+            wanted = {"none": 0, "another": signed + 1, "all others": documents - 1}[waits_for]
+            await wait_until(lambda: job.progress.done >= wanted)
+            signed = job.progress.done
             raise DENIED
-        return await FragileService.save(self, pdf)
 
+    async def source() -> AsyncGenerator[Pdf]:
+        for number, name in enumerate(NAMES[:documents]):
+            yield Pdf(name, denied if number == 4 else PDF_CONTENT)
 
-async def one_denied(names: Sequence[str]) -> AsyncGenerator[Pdf]:
-    for number, name in enumerate(names, 1):
-        yield Pdf(name, PDF_CONTENT + b" of Ada" if number == 5 else PDF_CONTENT)
-
-
-async def test_only_denied_document_fails_if_others_are_signed(jobs: JobFactory) -> None:
-    seen = [0]
-
-    def another_is_done() -> bool:
-        if job.progress.done > seen[-1]:
-            seen.append(job.progress.done)
-            return True
-        return False
-
-    job = jobs.make_job(one_denied(NAMES), service=Filtering(when=another_is_done), concurrency=2)
+    jobs.service.before = {"save": deny_one}
+    job = jobs.make_job(source(), concurrency=concurrency)
     progress = await job.run()
-    assert (progress.done, progress.failed) == (29, 1)
+    assert (progress.done, progress.failed) == (documents - 1, 1)
     [failed] = await jobs.journal.failures()
     assert failed.name == NAMES[4]
 
 
-async def test_denied_document_blocks_no_later_document(jobs: JobFactory) -> None:
-    progress = await jobs.make_job(one_denied(NAMES), service=Filtering(), concurrency=1).run()
-    assert (progress.done, progress.failed) == (29, 1)
-
-
-async def test_document_denied_after_the_others_fails(jobs: JobFactory) -> None:
-    job = jobs.make_job(one_denied(NAMES[:5]), service=Filtering(when=lambda: job.progress.done == 4), concurrency=10)
-    progress = await job.run()
-    assert (progress.done, progress.failed) == (4, 1)
-
-
 async def test_denial_of_all_documents_stops_job_and_fails_none(jobs: JobFactory) -> None:
-    service = Refuses()
-
     async def source() -> AsyncGenerator[Pdf]:
         for number, name in enumerate(NAMES):
             if number == 10:
                 await wait_until(lambda: job.progress.done == 10)
-                service.refusals["save"] = DENIED
+                jobs.service.errors["save"] = DENIED
             yield Pdf(name, PDF_CONTENT)
 
-    job = jobs.make_job(source(), service=service, concurrency=5)
+    job = jobs.make_job(source(), concurrency=5)
     with pytest.raises(JobStoppedError) as stopped:
         await job.run()
     assert stopped.value.__cause__ is DENIED

@@ -13,39 +13,15 @@ import pytest
 
 import directsuite as ds
 from directsuite.jobs.signing import DocumentState, Folder, JobStoppedError, Pdf, TargetFolder
-from tests.jobs.signing.fragile_service import SIGNATURE_BYTES, Fault, FragileService
+from tests.jobs.signing.fragile_service import SIGNATURE_BYTES, Fault
 from tests.jobs.signing.job_factory import PDF_CONTENT, JobFactory, yield_pdfs
 from tests.waiting import wait_until
-
-POISON = b"%PDF-1.7 poison %%EOF"
-
-
-class FailsWithPoison(FragileService):
-    """Fails for one document, and rejects another."""
-
-    poisoned = 0
-
-    async def save(self, pdf: bytes | Path) -> ds.StoredDocument:
-        if pdf == POISON:
-            self.poisoned += 1
-            others = min(30, 9 + 3 * self.poisoned)
-            await wait_until(lambda: self.documents_created - len(self.stored) >= others)  # the others have been signed
-            raise ds.ServerError("it fails", operation="Save", status=500)
-        if pdf == POISON * 2:
-            raise ds.ServiceError("too large", operation="Save", status=413, message="at most\0 9 MB \ud800")
-        return await super().save(pdf)
 
 
 async def endless(*names: str) -> AsyncGenerator[Pdf]:
     for name in names:
         yield Pdf(name, PDF_CONTENT)
     await asyncio.Event().wait()
-
-
-async def broken(*names: str) -> AsyncGenerator[Pdf]:
-    for name in names:
-        yield Pdf(name, PDF_CONTENT)
-    raise LookupError("the list ends here")
 
 
 async def test_drain_does_not_wait_for_idle_source(jobs: JobFactory) -> None:
@@ -76,14 +52,12 @@ async def test_drain_during_cleanup_applies(jobs: JobFactory) -> None:
     )
     deleting, go_on = asyncio.Event(), asyncio.Event()
 
-    class Slow(FragileService):
-        async def delete(self, identifier: str) -> ds.DocumentUpdate:
-            deleting.set()
-            await go_on.wait()
-            return ds.DocumentUpdate(identifier=identifier)
+    async def hold(_: str) -> None:
+        deleting.set()
+        await go_on.wait()
 
-    service = Slow()
-    job = jobs.make_job(yield_pdfs("a.pdf"), service=service)
+    jobs.service.stored["left"], jobs.service.before = PDF_CONTENT, {"delete": hold}
+    job = jobs.make_job(yield_pdfs("a.pdf"))
     running = asyncio.create_task(job.run())
     await deleting.wait()
     job.drain()
@@ -91,7 +65,7 @@ async def test_drain_during_cleanup_applies(jobs: JobFactory) -> None:
         await job.run()  # rejected, without an effect on the running job
     go_on.set()
     assert (await running).done == 0
-    assert service.documents_created == 0
+    assert jobs.service.documents_created == 0
 
 
 async def test_pause_while_waiting_for_source_starts_nothing(jobs: JobFactory) -> None:
@@ -131,7 +105,12 @@ async def test_concurrent_run_on_same_journal_is_rejected(who: str, jobs: JobFac
 
 
 async def test_failing_source_ends_job_after_documents_in_progress(jobs: JobFactory) -> None:
-    job = jobs.make_job(broken("a.pdf", "b.pdf"))
+    async def source() -> AsyncGenerator[Pdf]:
+        for name in ("a.pdf", "b.pdf"):
+            yield Pdf(name, PDF_CONTENT)
+        raise LookupError("the list ends here")
+
+    job = jobs.make_job(source())
     with pytest.raises(LookupError, match="the list ends here"):
         await job.run()
     assert job.progress.done == 2
@@ -187,19 +166,32 @@ async def test_cancelled_run_leaves_documents_to_next_run(jobs: JobFactory) -> N
 @pytest.mark.exhaustive(limit=1)
 @pytest.mark.parametrize("concurrency", [2, 10])
 async def test_document_that_fails_service_does_not_block_others(concurrency: int, jobs: JobFactory) -> None:
+    poison, tries = b"%PDF-1.7 poison %%EOF", 0
+
+    async def fail_with_poison(pdf: bytes) -> None:
+        nonlocal tries
+        if pdf == poison:
+            tries += 1
+            await wait_until(lambda: job.progress.done >= min(30, 9 + 3 * tries))
+            raise ds.ServerError("it fails", operation="Save", status=500)
+
     async def source() -> AsyncGenerator[Pdf]:
-        yield Pdf("poison.pdf", POISON)
+        yield Pdf("poison.pdf", poison)
         for number in range(30):
             yield Pdf(f"{number}.pdf", PDF_CONTENT)
 
-    progress = await jobs.make_job(source(), service=FailsWithPoison(), concurrency=concurrency).run()
+    jobs.service.before = {"save": fail_with_poison}
+    job = jobs.make_job(source(), concurrency=concurrency)
+    progress = await job.run()
     assert (progress.done, progress.failed) == (30, 1)
     [failed] = await jobs.journal.failures()
     assert (failed.name, failed.problem) == ("poison.pdf", "it fails")
 
 
 async def test_any_rejection_fails_its_document(jobs: JobFactory) -> None:
-    progress = await jobs.run("large.pdf", content=POISON * 2, service=FailsWithPoison())
+    message = "at most\0 9 MB \ud800"
+    jobs.service.errors = {"save": ds.ServiceError("too large", operation="Save", status=413, message=message)}
+    progress = await jobs.run("large.pdf")
     assert (progress.failed, jobs.clock.slept) == (1, [])
     [failed] = await jobs.journal.failures()
     assert (failed.problem, failed.service_message) == ("too large", "at most 9 MB ?")

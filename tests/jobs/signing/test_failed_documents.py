@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 import directsuite as ds
 from directsuite.jobs.signing import DocumentState, JobStoppedError
 from directsuite.jobs.signing.workflow import DOCUMENT_PROBLEMS, DocumentProblem, parse_reason
 from tests.jobs.signing.fragile_service import FragileService
-from tests.jobs.signing.job_factory import JobFactory, yield_pdfs
+from tests.jobs.signing.job_factory import PDF_CONTENT, JobFactory, yield_pdfs
 from tests.statements import sql
 
 NAMES = [f"{number}.pdf" for number in range(25)]
@@ -54,43 +52,44 @@ async def test_retry_of_a_problem_finds_it_by_code_and_text(wanted: str, jobs: J
     assert [each.reason for each in await jobs.journal.failures()] == [DocumentProblem.NAME_CONFLICT] * 2
 
 
-class NeverSigns(FragileService):
-    async def sign_and_pull(self, identifier: str, signature: ds.Signature, **options: object) -> bytes:
-        return b"%PDF-1.7 %%EOF"
-
-
 async def test_repeated_failure_from_an_earlier_run_does_not_stop_job(jobs: JobFactory) -> None:
+    class NeverSigns(FragileService):
+        async def sign_and_pull(self, identifier: str, signature: ds.Signature, **options: object) -> bytes:
+            return PDF_CONTENT
+
+    jobs.service = NeverSigns()
     await fail_all(jobs, DocumentProblem.GAVE_UP)
-    progress = await jobs.make_job(yield_pdfs(*NAMES), service=NeverSigns(), concurrency=1).run_failed()
+    progress = await jobs.make_job(yield_pdfs(*NAMES), concurrency=1).run_failed()
     assert progress.failed == len(NAMES)
     await fail_all(jobs, "another reason")
     with pytest.raises(JobStoppedError, match="20 documents failed one after the other; the last: it has no signature"):
-        await jobs.make_job(yield_pdfs(*NAMES), service=NeverSigns(), concurrency=1).run_failed()
+        await jobs.make_job(yield_pdfs(*NAMES), concurrency=1).run_failed()
 
 
 REFUSED = "it was refused"
-
-
-class Refusing(FragileService):
-    async def save(self, pdf: Any) -> ds.StoredDocument:
-        raise ds.AuthenticationError("it is refused", operation="SaveDoc", status=401)
+NO_ACCESS = ds.AuthenticationError("it is refused", operation="SaveDoc", status=401)
 
 
 @pytest.mark.parametrize("problem", [None, REFUSED])
 async def test_document_stopped_by_rejected_token_is_retried(problem: str | None, jobs: JobFactory) -> None:
     await fail_all(jobs, REFUSED)
+    jobs.service.errors = {"save": NO_ACCESS}
     with pytest.raises(JobStoppedError):
-        await jobs.make_job(yield_pdfs(*NAMES), service=Refusing()).run_failed(problem)
+        await jobs.make_job(yield_pdfs(*NAMES)).run_failed(problem)
     tally = await jobs.journal.tally()
     assert tally.states[DocumentState.FAILED] >= len(NAMES) - 10  # the remaining ones
+    jobs.service.errors.clear()
     assert (await jobs.make_job(yield_pdfs(*NAMES)).run_failed(problem)).done == len(NAMES)
     assert await jobs.journal.failures() == []
+    assert {entry.problem for entry in await jobs.journal.lease.entries(NAMES)} == {None}
 
 
 async def test_interrupted_retry_is_signed_by_a_full_run(jobs: JobFactory) -> None:
     await fail_all(jobs, REFUSED)
+    jobs.service.errors = {"save": NO_ACCESS}
     with pytest.raises(JobStoppedError):
-        await jobs.make_job(yield_pdfs(*NAMES), service=Refusing(), concurrency=3).run_failed()
+        await jobs.make_job(yield_pdfs(*NAMES), concurrency=3).run_failed()
+    jobs.service.errors.clear()
     assert (await jobs.run(*NAMES)).done == 3
     assert (await jobs.make_job(yield_pdfs(*NAMES)).run_failed()).done == len(NAMES) - 3
 
@@ -101,9 +100,3 @@ async def test_drained_retry_leaves_the_rest_failed(jobs: JobFactory) -> None:
     job.drain()
     assert (await job.run_failed()).done == 0
     assert len(await jobs.journal.failures()) == len(NAMES)
-
-
-async def test_done_document_has_no_problem(jobs: JobFactory) -> None:
-    await fail_all(jobs, REFUSED)
-    await jobs.make_job(yield_pdfs(*NAMES)).run_failed()
-    assert {entry.problem for entry in await jobs.journal.lease.entries(NAMES)} == {None}

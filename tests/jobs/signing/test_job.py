@@ -14,24 +14,12 @@ import pytest
 
 import directsuite as ds
 from directsuite.core.events import CallFinished
-from directsuite.jobs.signing import (
-    DocumentState,
-    Folder,
-    JobStoppedError,
-    Pdf,
-    SigningJob,
-    TargetFolder,
-)
+from directsuite.jobs.signing import DocumentState, Folder, JobStoppedError, Pdf
 from directsuite.sandbox import Sandbox
 from tests.integration.documents import make_consent_form
 from tests.jobs.signing.fragile_service import SIGNATURE_BYTES, Fault, FragileService
-from tests.jobs.signing.job_factory import PDF_CONTENT, SIGNATURES, JobFactory, yield_pdfs
+from tests.jobs.signing.job_factory import PDF_CONTENT, SIGNATURES, TOO_LARGE, JobFactory, yield_pdfs
 from tests.waiting import wait_until
-
-
-class RefusesAll(FragileService):
-    async def save(self, pdf: bytes | Path) -> ds.StoredDocument:
-        raise ds.ServiceError("too large", operation="Save", status=413, outcome=ds.Outcome.FAILED)
 
 
 async def test_folder_is_signed_by_name_and_second_run_does_nothing(jobs: JobFactory, tmp_path: Path) -> None:
@@ -86,8 +74,6 @@ async def test_pdf_with_a_time_stamp_beside_the_signature_is_kept(fault: Fault |
 
 async def test_signed_pdf_without_its_end_is_not_kept(jobs: JobFactory) -> None:
     class CutsOff(FragileService):
-        """Returns the start of a signed PDF, with its signature."""
-
         def _sign(self, identifier: str, signatures: int) -> bytes:
             return super()._sign(identifier, signatures).replace(b"%%EOF", b"")
 
@@ -134,55 +120,45 @@ async def test_rate_covers_the_last_15_minutes(jobs: JobFactory, tmp_path: Path)
 
 async def test_stop_after_failures_says_how_to_retry(jobs: JobFactory) -> None:
     names = [f"{number}.pdf" for number in range(25)]
-    service = RefusesAll()
+    jobs.service.errors = {"save": TOO_LARGE}
     with pytest.raises(JobStoppedError) as stopped:
-        await jobs.run(*names, service=service, concurrency=1)
+        await jobs.run(*names, concurrency=1)
     why = "20 documents failed one after the other; the last: too large"
     assert stopped.value.why == why
     assert str(stopped.value).startswith(f"{why}: fix the cause, then retry the failed documents")
     hints = ("run_failed", "retry", "skips failed documents", ".service_message")
     assert [hint for hint in hints if hint not in str(stopped.value)] == []
-    again = await jobs.run(*names)  # the service accepts them now
+    jobs.service.errors.clear()
+    again = await jobs.run(*names)
     assert (again.done, again.passed_over) == (5, 20)
     assert (await jobs.make_job(yield_pdfs(*names)).run_failed()).done == 20
 
 
 async def test_repeated_failure_does_not_block_other_retries(jobs: JobFactory) -> None:
     names = [f"{number}.pdf" for number in range(30)]
+    errors = [TOO_LARGE] * 25
+
+    async def reject_first(_: bytes) -> None:
+        if errors:
+            raise errors.pop()
+
+    jobs.service.errors = {"save": TOO_LARGE}
     with pytest.raises(JobStoppedError):
-        await jobs.run(*names, service=RefusesAll(), concurrency=1)
-    assert (await jobs.run(*names, service=RefusesAll(), concurrency=1)).failed == 10
-
-    class RefusesMost(FragileService):
-        """Rejects all documents but the last five."""
-
-        saved = 0
-
-        async def save(self, pdf: bytes | Path) -> ds.StoredDocument:
-            self.saved += 1
-            if self.saved <= 25:
-                raise ds.ServiceError("too large", operation="Save", status=413, outcome=ds.Outcome.FAILED)
-            return await super().save(pdf)
-
-    progress = await jobs.make_job(yield_pdfs(*names), service=RefusesMost(), concurrency=1).run_failed()
+        await jobs.run(*names, concurrency=1)
+    assert (await jobs.run(*names, concurrency=1)).failed == 10
+    jobs.service.errors, jobs.service.before = {}, {"save": reject_first}
+    progress = await jobs.make_job(yield_pdfs(*names), concurrency=1).run_failed()
     assert (progress.done, progress.failed) == (5, 25)
 
 
-async def test_files_that_are_not_pdfs_do_not_stop_job(jobs: JobFactory, tmp_path: Path) -> None:
+async def test_files_that_are_not_pdfs_do_not_stop_job(jobs: JobFactory) -> None:
     names = [f"{number}.pdf" for number in range(30)]
     async with Sandbox() as sandbox, ds.DirectSuite.from_env(sandbox.environment) as suite:
-        job = SigningJob(
-            suite.signing,
-            yield_pdfs(*names, content=b"no PDF"),
-            TargetFolder(tmp_path / "out"),
-            SIGNATURES,
-            journal=jobs.journal,
-        )
-        assert (await job.run()).failed == 30
+        assert (await jobs.run(*names, content=b"no PDF", service=suite.signing)).failed == 30
 
 
 async def test_calls_for_one_document_are_a_group_in_the_log(
-    jobs: JobFactory, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    jobs: JobFactory, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def yield_forms() -> AsyncGenerator[Pdf]:
         contents = (make_consent_form(), b"%PDF-1.7 incomplete", b"no PDF", make_consent_form(), make_consent_form())
@@ -196,8 +172,7 @@ async def test_calls_for_one_document_are_a_group_in_the_log(
     finished = list[CallFinished]()
     async with Sandbox() as sandbox, ds.DirectSuite.from_env(sandbox.environment) as suite:
         suite.add_listener(lambda event: finished.append(event) if isinstance(event, CallFinished) else None)
-        target = TargetFolder(tmp_path / "out")
-        job = SigningJob(suite.signing, yield_forms(), target, choose_signatures, journal=jobs.journal)
+        job = jobs.make_job(yield_forms(), service=suite.signing, signatures=choose_signatures)
         groups = {result.name: result.group async for result in job.results()}
     operations = defaultdict[int | None, list[str]](list)
     for event in finished:
@@ -224,13 +199,12 @@ async def test_calls_for_one_document_are_a_group_in_the_log(
 
 
 async def test_log_says_that_the_job_resolves_an_unknown_outcome_and_how_it_ended(
-    jobs: JobFactory, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    jobs: JobFactory, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "directsuite")
     async with Sandbox() as sandbox, ds.DirectSuite.from_env(sandbox.environment) as suite:
         sandbox.inject_fault("SignAndPull", "reset_after")
-        source, target = yield_pdfs("a.pdf", content=make_consent_form()), TargetFolder(tmp_path / "out")
-        job = SigningJob(suite.signing, source, target, SIGNATURES, journal=jobs.journal)
+        job = jobs.make_job(yield_pdfs("a.pdf", content=make_consent_form()), service=suite.signing)
         [result] = [result async for result in job.results()]
     assert result.state is DocumentState.DONE
     lines = [(each.levelname, re.sub(r"call \d+", "call ?", each.getMessage())) for each in caplog.records]

@@ -14,14 +14,9 @@ import pytest
 import directsuite as ds
 from directsuite.jobs.signing import DocumentState, JobStoppedError, Pdf, StopReason, TargetFolder
 from tests.jobs.signing.fragile_service import SIGNATURE_BYTES, Fault, FragileService
-from tests.jobs.signing.job_factory import PDF_CONTENT, JobFactory
+from tests.jobs.signing.job_factory import PDF_CONTENT, TOO_LARGE, JobFactory
 
 NAME = "jane doe.pdf"
-
-
-class RefusesAll(FragileService):
-    async def save(self, pdf: bytes | Path) -> ds.StoredDocument:
-        raise ds.ServiceError("too large", operation="Save", status=413, outcome=ds.Outcome.FAILED)
 
 
 def read_log(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str, dict[str, object]]]:
@@ -45,6 +40,7 @@ def log_level(caplog: pytest.LogCaptureFixture) -> None:
 ENDED = {"event": "DocumentEnded", "state": "FAILED"}
 RETRIED = {"event": "DocumentRetried", "error": "ConnectFailedError"}
 RESTARTED = "starts again: its stored document is "
+SIGNED = "is signed: an earlier request took effect (no calls)"
 
 
 @pytest.mark.parametrize(
@@ -58,16 +54,7 @@ RESTARTED = "starts again: its stored document is "
                 ("INFO", "is tried again (ConnectFailedError, in 2.0 s", RETRIED | {"wait": 2.0}),
             ],
         ),
-        (
-            [None, Fault.RESPONSE_LOST],
-            [
-                (
-                    "INFO",
-                    "is signed: an earlier request took effect (no calls)",
-                    {"event": "OutcomeFound", "happened": True},
-                )
-            ],
-        ),
+        ([None, Fault.RESPONSE_LOST], [("INFO", SIGNED, {"event": "OutcomeFound", "happened": True})]),
         (
             [None, Fault.REQUEST_LOST],
             [("INFO", f"{RESTARTED}not signed (no calls)", {"event": "OutcomeFound", "happened": False})],
@@ -103,7 +90,7 @@ async def test_outcome_of_an_earlier_run_is_logged(jobs: JobFactory, caplog: pyt
         await jobs.run(NAME)
     caplog.clear()
     assert (await jobs.run(NAME)).done == 1
-    assert [text for _, text, _ in read_log(caplog)] == ["is signed: an earlier request took effect (no calls)"]
+    assert [text for _, text, _ in read_log(caplog)] == [SIGNED]
 
 
 async def test_expired_document_starts_again(jobs: JobFactory, caplog: pytest.LogCaptureFixture) -> None:
@@ -113,29 +100,21 @@ async def test_expired_document_starts_again(jobs: JobFactory, caplog: pytest.Lo
     assert read_log(caplog) == [("INFO", text, {"event": "DocumentRetried"})]
 
 
-async def test_failure_is_a_warning_with_its_problem(jobs: JobFactory, caplog: pytest.LogCaptureFixture) -> None:
-    jobs.out.mkdir()
-    (jobs.out / NAME).write_bytes(b"another file")
-    assert (await jobs.run(NAME)).failed == 1
-    assert read_log(caplog) == [("WARNING", "is FAILED (name-conflict", ENDED | {"problem": "name-conflict"})]
-
-
 @pytest.mark.parametrize(
-    ("name", "service", "details", "fields"),
+    ("name", "details", "fields"),
     [
-        (NAME, RefusesAll(), "ServiceError, HTTP 413", {"error": "ServiceError", "status": 413}),
-        (f"../{NAME}", FragileService(), "InvalidArgumentError", {"error": "InvalidArgumentError"}),
+        ("taken.pdf", "name-conflict", {"problem": "name-conflict"}),
+        (NAME, "ServiceError, HTTP 413", {"error": "ServiceError", "status": 413}),
+        (f"../{NAME}", "InvalidArgumentError", {"error": "InvalidArgumentError"}),
     ],
 )
-async def test_failure_by_an_error_is_a_warning_with_its_class(
-    name: str,
-    service: FragileService,
-    details: str,
-    fields: dict[str, object],
-    jobs: JobFactory,
-    caplog: pytest.LogCaptureFixture,
+async def test_failure_is_a_warning_with_its_problem_or_class(
+    name: str, details: str, fields: dict[str, object], jobs: JobFactory, caplog: pytest.LogCaptureFixture
 ) -> None:
-    assert (await jobs.run(name, service=service)).failed == 1
+    jobs.out.mkdir()
+    (jobs.out / "taken.pdf").write_bytes(b"another file")
+    jobs.service.errors = {"save": TOO_LARGE}
+    assert (await jobs.run(name)).failed == 1
     assert read_log(caplog) == [("WARNING", f"is FAILED ({details}", ENDED | fields)]
 
 
@@ -184,13 +163,10 @@ async def test_outcome_is_found_only_after_an_unknown_one(
 async def test_stop_of_the_job_is_a_warning_with_the_call_of_its_cause(
     jobs: JobFactory, caplog: pytest.LogCaptureFixture
 ) -> None:
-    class Forbids(FragileService):
-        async def save(self, pdf: bytes | Path) -> ds.StoredDocument:
-            error = ds.AuthenticationError("jane", operation="Save", status=401, outcome=ds.Outcome.FAILED)
-            raise error.set_call(9, 7, 1, 0.5)
-
+    error = ds.AuthenticationError("jane", operation="Save", status=401, outcome=ds.Outcome.FAILED)
+    jobs.service.errors = {"save": error.set_call(9, 7, 1, 0.5)}
     with pytest.raises(JobStoppedError) as stopped:
-        await jobs.run(NAME, service=Forbids())
+        await jobs.run(NAME)
     assert (stopped.value.call, stopped.value.group) == (9, 7)
     record = caplog.records[-1]
     assert stopped.value.reason is None

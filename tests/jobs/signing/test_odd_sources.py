@@ -16,7 +16,7 @@ import directsuite as ds
 from directsuite.jobs.signing import Folder, JobStoppedError, Pdf, SigningJob, TargetFolder
 from directsuite.jobs.signing.documents import MAX_IN_MEMORY_BYTES
 from directsuite.jobs.signing.workflow import DocumentProblem
-from tests.jobs.signing.fragile_service import Fault, FragileService
+from tests.jobs.signing.fragile_service import Fault
 from tests.jobs.signing.job_factory import PDF_CONTENT, SIGNATURES, JobFactory, yield_pdfs
 
 
@@ -33,22 +33,16 @@ async def one_of(name: str, content: Any, *others: str) -> AsyncGenerator[Pdf]:
         yield Pdf(each, PDF_CONTENT)
 
 
-@pytest.mark.parametrize("number", [errno.ENOENT, errno.EACCES, errno.ENAMETOOLONG])
-async def test_only_unreadable_document_fails(number: int, jobs: JobFactory) -> None:
-    error = OSError(number, os.strerror(number), "/in/ada.pdf")
-    progress = await jobs.make_job(one_of("a.pdf", failing(error), "b.pdf")).run()
-    assert (progress.done, progress.failed) == (1, 1)
-    assert await jobs.list_problems() == [f"it can't be read ({os.strerror(number)})"]
-
-
-MISSING = ds.MissingFileError("the file does not exist", parameter="pdf")
-DENIED = ds.UnreadableFileError("the file can't be read", parameter="pdf", errno=errno.EACCES)
-
-
-@pytest.mark.parametrize(("error", "number"), [(MISSING, errno.ENOENT), (DENIED, errno.EACCES)])
-async def test_unreadable_file_of_the_package_fails_only_its_document(
-    error: ds.UnreadableFileError, number: int, jobs: JobFactory
-) -> None:
+@pytest.mark.parametrize(
+    ("error", "number"),
+    [
+        *((OSError(each, os.strerror(each), "/in/ada.pdf"), each) for each in (errno.ENOENT, errno.EACCES)),
+        (OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG), "/in/ada.pdf"), errno.ENAMETOOLONG),
+        (ds.MissingFileError("the file does not exist", parameter="pdf"), errno.ENOENT),
+        (ds.UnreadableFileError("the file can't be read", parameter="pdf", errno=errno.EACCES), errno.EACCES),
+    ],
+)
+async def test_only_unreadable_document_fails(error: Exception, number: int, jobs: JobFactory) -> None:
     progress = await jobs.make_job(one_of("a.pdf", failing(error), "b.pdf")).run()
     assert (progress.done, progress.failed) == (1, 1)
     assert await jobs.list_problems() == [f"it can't be read ({os.strerror(number)})"]
@@ -116,37 +110,27 @@ async def test_cancelled_task_in_target_stops_job(jobs: JobFactory, monkeypatch:
         await jobs.run("a.pdf", "b.pdf", target=target, concurrency=1)
 
 
-class Late(FragileService):
-    """Changes a file before it is read, or before its content is returned."""
-
-    def __init__(self, *, saving: Callable[[], object] = int, giving: Callable[[], object] = int) -> None:
-        super().__init__()
-        self.saving, self.giving = saving, giving
-
-    async def save(self, pdf: bytes | Path) -> ds.StoredDocument:
-        self.saving()
-        return await super().save(pdf)
-
-    async def download(self, identifier: str, destination: Path) -> Path:
-        self.giving()
-        return await super().download(identifier, destination)
-
-
 async def test_file_that_disappears_during_save_fails_its_document(jobs: JobFactory, tmp_path: Path) -> None:
+    async def remove(pdf: Path) -> None:
+        await asyncio.to_thread(pdf.unlink)
+
     file = tmp_path / "a.pdf"
     file.write_bytes(PDF_CONTENT.rjust(MAX_IN_MEMORY_BYTES + 1))
-    assert (await jobs.make_job(one_of("a.pdf", file), service=Late(saving=file.unlink)).run()).failed == 1
+    jobs.service.before = {"save": remove}
+    assert (await jobs.make_job(one_of("a.pdf", file)).run()).failed == 1
     assert await jobs.list_problems() == ["it can't be read (No such file or directory)"]
 
 
 async def test_file_changed_before_second_save_is_not_signed(jobs: JobFactory, tmp_path: Path) -> None:
+    async def change(_: str) -> None:
+        file.write_bytes(PDF_CONTENT + b" of another")
+
     file = tmp_path / "a.pdf"
     file.write_bytes(PDF_CONTENT)
-    service = Late(giving=lambda: file.write_bytes(PDF_CONTENT + b" of another"))
-    service.faults = [None, Fault.REQUEST_LOST]
-    assert (await jobs.make_job(one_of("a.pdf", file), service=service).run()).failed == 1
+    jobs.service.before, jobs.service.faults = {"download": change}, [None, Fault.REQUEST_LOST]
+    assert (await jobs.make_job(one_of("a.pdf", file)).run()).failed == 1
     assert await jobs.list_problems() == [DocumentProblem.SOURCE_CHANGED.text]
-    assert service.documents_created == 1
+    assert jobs.service.documents_created == 1
 
 
 @pytest.mark.parametrize("concurrency", [1, 3])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
 
 import attrs
@@ -35,21 +35,18 @@ class Away(FragileService):
         return await FragileService.save(self, pdf)
 
 
-class Slow(TargetFolder):
-    """Saves nothing until a condition holds."""
-
-    when: Callable[[], bool] | None = None
-
-    async def publish(self, name: str, file: Path) -> None:
-        if self.when is not None:
-            await wait_until(self.when)
-        await super().publish(name, file)
-
-
 @pytest.mark.parametrize("other_ends", ["before it", "in it"])
-async def test_outage_within_max_outage_fails_no_document(other_ends: str, jobs: JobFactory) -> None:
+async def test_outage_within_max_outage_fails_no_document(
+    other_ends: str, jobs: JobFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
     service = Away(clock=jobs.clock)
-    target = Slow(jobs.out)
+    target = TargetFolder(jobs.out)
+    publish = target.publish
+
+    async def publish_in_outage(name: str, file: Path) -> None:
+        if other_ends == "in it":
+            await wait_until(lambda: bool(jobs.clock.slept))
+        await publish(name, file)
 
     async def content() -> bytes:
         """Return the content after the other document has been saved, and start the outage."""
@@ -65,9 +62,8 @@ async def test_outage_within_max_outage_fails_no_document(other_ends: str, jobs:
         yield Pdf("a.pdf", content)
         yield Pdf("b.pdf", PDF_CONTENT)
 
+    monkeypatch.setattr(target, "publish", publish_in_outage)
     job = jobs.make_job(source(), service=service, target=target, concurrency=2)
-    if other_ends == "in it":
-        target.when = lambda: bool(jobs.clock.slept)  # the outage has begun
     progress = await job.run()
     assert (progress.done, progress.failed, progress.trouble) == (2, 0, None)
     assert len(jobs.clock.slept) >= 8
@@ -101,38 +97,28 @@ def test_only_document_failing_alone_fails_at_max_outage() -> None:
     assert failures(outage, alone, [6]) == [True]
 
 
-@attrs.define(kw_only=True)
-class Bad(FragileService):
-    """Always fails for one document. others: the number of others; the last is signed while that one is retried.
-
-    count_done: returns the number of documents that the job has signed.
-    """
-
-    others: int
-    count_done: Callable[[], int] = lambda: 0
-    tries: int = 0
-
-    async def save(self, pdf: bytes | Path) -> ds.StoredDocument:
-        if pdf == b"%PDF bad %%EOF":
-            self.tries += 1
-            if self.tries > 1:
-                await wait_until(lambda: self.count_done() == self.others)
-            raise ds.ServerError("it failed", operation="Save", status=500, outcome=ds.Outcome.FAILED)
-        if self.documents_created == self.others - 1:
-            await wait_until(lambda: bool(self.tries))
-        return await FragileService.save(self, pdf)
-
-
 @pytest.mark.exhaustive(limit=2)
 @pytest.mark.parametrize(("documents", "bad"), [(2, 0), (2, 1), (12, 11), (100, 0), (100, 50), (100, 98)])
 async def test_document_that_always_fails_is_the_only_failure(documents: int, bad: int, jobs: JobFactory) -> None:
+    tries = 0
+
+    async def fail_for_bad(pdf: bytes) -> None:
+        """Fail for one document. The last of the others is signed while that one is retried."""
+        nonlocal tries
+        if pdf == b"%PDF bad %%EOF":
+            tries += 1
+            if tries > 1:
+                await wait_until(lambda: job.progress.done == documents - 1)
+            raise ds.ServerError("it failed", operation="Save", status=500, outcome=ds.Outcome.FAILED)
+        if jobs.service.documents_created == documents - 2:
+            await wait_until(lambda: bool(tries))
+
     async def source() -> AsyncGenerator[Pdf]:
         for number in range(documents):
             yield Pdf(f"{number}.pdf", b"%PDF bad %%EOF" if number == bad else PDF_CONTENT)
 
-    service = Bad(others=documents - 1)
-    job = jobs.make_job(source(), service=service)
-    service.count_done = lambda: job.progress.done
+    jobs.service.before = {"save": fail_for_bad}
+    job = jobs.make_job(source())
     progress = await job.run()
     assert (progress.done, progress.failed) == (documents - 1, 1)
     # The outage starts again when another document is done; the last pause is 60 s.
@@ -157,14 +143,9 @@ async def test_signatures_of_earlier_run_do_not_end_an_outage(jobs: JobFactory) 
 
 
 async def test_wait_longer_than_outage_left_stops_job_immediately(jobs: JobFactory) -> None:
-    class Long(FragileService):
-        async def save(self, pdf: bytes | Path) -> ds.StoredDocument:
-            error = AWAY.copy()
-            error.retry_after = 86_400.0
-            raise error
-
+    jobs.service.errors = {"save": ds.ServerError("it failed", operation="Save", status=503, retry_after=86_400.0)}
     with pytest.raises(JobStoppedError, match=r"the wait of 86400 s.*run the job again") as stopped:
-        await jobs.run("a.pdf", "b.pdf", service=Long(), max_outage=900.0)
+        await jobs.run("a.pdf", "b.pdf", max_outage=900.0)
     assert isinstance(stopped.value.__cause__, ds.ServerError)
     assert jobs.clock.slept == []
     assert DocumentState.FAILED not in (await jobs.journal.tally()).states
@@ -173,14 +154,12 @@ async def test_wait_longer_than_outage_left_stops_job_immediately(jobs: JobFacto
 async def test_retry_after_is_followed_within_outage_left(jobs: JobFactory) -> None:
     waits = [500.0, 300.0, 101.0]
 
-    class Busy(FragileService):
-        async def save(self, pdf: bytes | Path) -> ds.StoredDocument:
-            error = ds.RateLimitedError("too many requests", operation="Save", status=429)
-            error.retry_after = waits.pop(0)
-            raise error
+    async def reject(_: bytes) -> None:
+        raise ds.RateLimitedError("too many requests", operation="Save", status=429, retry_after=waits.pop(0))
 
+    jobs.service.before = {"save": reject}
     with pytest.raises(JobStoppedError, match="the wait of 101 s"):
-        await jobs.run("a.pdf", service=Busy(), max_outage=900.0)
+        await jobs.run("a.pdf", max_outage=900.0)
     assert jobs.clock.slept == [500.0, 300.0]
 
 
@@ -193,12 +172,9 @@ async def test_rejected_document_ends_outage(jobs: JobFactory) -> None:
     ]
     shown = list[str | None]()
 
-    class Faulty(FragileService):
-        async def save(self, pdf: bytes | Path) -> ds.StoredDocument:
-            fault = faults.pop(0)
-            if fault is not None:
-                raise fault.copy()
-            return await FragileService.save(self, pdf)
+    async def fail(_: bytes) -> None:
+        if fault := faults.pop(0):
+            raise fault.copy()
 
     async def source() -> AsyncGenerator[Pdf]:
         yield Pdf("a.pdf", PDF_CONTENT)
@@ -207,7 +183,8 @@ async def test_rejected_document_ends_outage(jobs: JobFactory) -> None:
         jobs.clock.now += 3600
         yield Pdf("b.pdf", PDF_CONTENT)
 
-    job = jobs.make_job(source(), service=Faulty(), concurrency=1)
+    jobs.service.before = {"save": fail}
+    job = jobs.make_job(source(), concurrency=1)
     assert ((await job.run()).done, shown) == (1, [None])
 
 

@@ -95,33 +95,28 @@ async def test_file_changed_after_signing_is_only_counted(
     assert jobs.service.documents_created == 4
 
 
-class SignsNothing(FragileService):
-    """Stores documents, and answers a number of signing requests with 503."""
-
-    left = 7
-
-    async def sign_and_pull(
-        self, identifier: str, signature: ds.Signature, *, destination: Path | None = None
-    ) -> Path | bytes:
-        if self.left:
-            self.left -= 1
-            failure = ds.ServerError("the service failed (HTTP 503)", operation="SignAndPull", status=503)
-            raise ds.OutcomeUnknownError("it may or may not have happened", how_to_find_out="look") from failure
-        return await super().sign_and_pull(identifier, signature, destination=destination)
+UNKNOWN = ds.OutcomeUnknownError("it may or may not have happened", how_to_find_out="look")
+UNKNOWN.__cause__ = ds.ServerError("the service failed (HTTP 503)", operation="SignAndPull", status=503)
 
 
 async def test_outage_of_sign_operation_is_waited_out(jobs: JobFactory) -> None:
-    progress = await jobs.run("a.pdf", service=SignsNothing())
+    errors = [UNKNOWN] * 7
+
+    async def fail(_: str) -> None:
+        if errors:
+            raise errors.pop()
+
+    jobs.service.before = {"sign": fail}
+    progress = await jobs.run("a.pdf")
     assert (progress.done, progress.failed, progress.trouble) == (1, 0, None)
     assert len(jobs.clock.slept) >= 7
 
 
 async def test_lasting_outage_of_signing_stops_job_with_last_error(jobs: JobFactory) -> None:
-    service = SignsNothing()
-    service.left = 1000
+    jobs.service.errors = {"sign": UNKNOWN}
     with pytest.raises(JobStoppedError, match=r"the service has failed for too long: .* \(HTTP 503\)"):
-        await jobs.run("a.pdf", service=service, max_outage=60.0)
+        await jobs.run("a.pdf", max_outage=60.0)
     tally = await jobs.journal.tally()
-    assert tally.requested == tally.abandoned == 1000 - service.left
-    service.left = 0
-    assert (await jobs.run("a.pdf", service=service)).done == 1
+    assert tally.requested == tally.abandoned == jobs.service.documents_created
+    jobs.service.errors.clear()
+    assert (await jobs.run("a.pdf")).done == 1
