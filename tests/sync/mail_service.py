@@ -91,6 +91,11 @@ class MailScenario:
         box = self.folders.setdefault(folder, {})
         box.update({uid: make_message(folder, uid, **fields) for uid in uids})
 
+    async def begin(self, *uids: int) -> None:
+        """Synchronise these messages of INBOX."""
+        self.add("INBOX", *uids)
+        await self.synchronise()
+
     async def respond(self, request: web.Request) -> web.Response:
         operation, *segments = [unquote(each) for each in request.raw_path.strip("/").split("/")]
         folder, body = segments[0], json.loads(await request.read())

@@ -44,8 +44,7 @@ LOST_LISTS = {
 
 @pytest.mark.parametrize("listing", LOST_LISTS)
 async def test_uids_missing_from_one_listing_delete_nothing(listing: str, mail: MailScenario) -> None:
-    mail.add("INBOX", 1, 2, 3, 4, 5)
-    await mail.synchronise()
+    await mail.begin(1, 2, 3, 4, 5)
     mail.response_changes["GetUIDs"] = LOST_LISTS[listing]
     during = await mail.synchronise()
     mail.response_changes.clear()
@@ -57,8 +56,7 @@ async def test_uids_missing_from_one_listing_delete_nothing(listing: str, mail: 
 
 
 async def test_folder_with_no_messages_left_is_emptied_if_its_count_agrees(mail: MailScenario) -> None:
-    mail.add("INBOX", 1, 2, 3, 4, 5)
-    await mail.synchronise()
+    await mail.begin(1, 2, 3, 4, 5)
     mail.folders["INBOX"].clear()
     status = await mail.synchronise()
     assert mail.sink.kinds == [Kind.NEW] * 5 + [Kind.GONE] * 5
@@ -66,8 +64,7 @@ async def test_folder_with_no_messages_left_is_emptied_if_its_count_agrees(mail:
 
 
 async def test_new_mail_arrives_while_a_listing_lacks_other_messages(mail: MailScenario) -> None:
-    mail.add("INBOX", 1, 2, 3, 4, 5)
-    await mail.synchronise()
+    await mail.begin(1, 2, 3, 4, 5)
     mail.add("INBOX", 6)
     mail.response_changes["GetUIDs"] = with_member("uids", [5, 6])
     await mail.synchronise()
@@ -75,9 +72,8 @@ async def test_new_mail_arrives_while_a_listing_lacks_other_messages(mail: MailS
 
 
 async def test_copy_is_no_move_while_the_listing_of_its_folder_is_empty(mail: MailScenario) -> None:
-    mail.add("INBOX", 1, 2, 3, 4, 5)
     mail.add("INBOX.Archive", 1)
-    await mail.synchronise()
+    await mail.begin(1, 2, 3, 4, 5)
     mail.folders["INBOX.Archive"][2] = mail.folders["INBOX"][3] | {"uid": 2, "folder": "INBOX.Archive"}
     mail.response_changes["GetUIDs"] = lambda folder, document: document | ({"uids": []} if folder == "INBOX" else {})
     await mail.synchronise()
@@ -86,9 +82,8 @@ async def test_copy_is_no_move_while_the_listing_of_its_folder_is_empty(mail: Ma
 
 @pytest.mark.parametrize("rounds", [1, 5])
 async def test_folder_missing_from_the_list_of_folders_keeps_its_messages(rounds: int, mail: MailScenario) -> None:
-    mail.add("INBOX", 1)
     mail.add("INBOX.Archive", 1, 2)
-    await mail.synchronise()
+    await mail.begin(1)
     mail.response_changes["GetFolders"] = with_member("folders", ["INBOX"])
     mail.add("INBOX.Archive", 3)
     for _ in range(rounds):
@@ -99,9 +94,8 @@ async def test_folder_missing_from_the_list_of_folders_keeps_its_messages(rounds
 
 
 async def test_folder_that_every_operation_reports_as_deleted_is_gone(mail: MailScenario) -> None:
-    mail.add("INBOX", 1)
     mail.add("INBOX.Archive", 1, 2)
-    await mail.synchronise()
+    await mail.begin(1)
     del mail.folders["INBOX.Archive"]
     await mail.synchronise()
     status = await mail.synchronise()
@@ -162,13 +156,24 @@ async def test_message_received_before_1970_or_in_9999_stops_no_other(received_m
     assert mail.sink.kinds == [Kind.NEW] * 4
 
 
-@pytest.mark.parametrize(
-    "unreadable",
-    [{"body": {}}, {"attachments": [{"filename": "a.pdf", "contentType": "application/pdf", "content": "?"}]}],
-)
-async def test_message_with_unreadable_content_is_quarantined(unreadable: Document, mail: MailScenario) -> None:
+def rejected(_folder: str, _document: Document) -> Document:
+    return {"success": False, "code": 4, "message": "no"}
+
+
+def counted_two_more(_folder: str, document: Document) -> Document:
+    return document | {"count": document["count"] + 2}
+
+
+UNREADABLE_FILE = {"attachments": [{"filename": "a.pdf", "contentType": "application/pdf", "content": "?"}]}
+
+
+@pytest.mark.parametrize("unreadable", [{"body": {}}, UNREADABLE_FILE], ids=["body", "attachment"])
+@pytest.mark.parametrize("has_metadata", [True, False])
+async def test_unreadable_message_is_quarantined(unreadable: Document, has_metadata: bool, mail: MailScenario) -> None:
     mail.add("INBOX", 1, 3)
     mail.add("INBOX", 2, **unreadable)
+    if not has_metadata:
+        mail.response_changes["GetMessageMetaData"] = rejected
     status = await mail.synchronise()
     assert mail.sink.messages == {("INBOX", 1), ("INBOX", 3)}
     assert status.quarantined == 1
@@ -224,8 +229,7 @@ async def test_new_numbers_are_seen_although_metadata_differ(difference: str, ma
 
 
 async def test_message_whose_date_is_lost_in_one_response_is_the_same(mail: MailScenario) -> None:
-    mail.add("INBOX", 1, 2, 3)
-    await mail.synchronise()
+    await mail.begin(1, 2, 3)
     mail.response_changes["GetMessagesByUIDs"] = with_metadata(receivedDate=lambda _: None)
     mail.response_changes["SearchMessagesMetadataByReceivedDate"] = with_metadata(msgID=lambda _: None)
     mail.now += 2 * 86_400
@@ -235,10 +239,9 @@ async def test_message_whose_date_is_lost_in_one_response_is_the_same(mail: Mail
 
 
 async def test_unfetchable_message_without_id_in_metadata_is_not_deleted(mail: MailScenario) -> None:
-    mail.add("INBOX", 1)
     for operation in ("GetMessageMetaData", "SearchMessagesMetadataByReceivedDate"):
         mail.response_changes[operation] = DIFFERENT_METADATA["no Message-ID"]
-    await mail.synchronise()
+    await mail.begin(1)
     mail.response_changes["GetMessagesByUIDs"] = with_member("messages", [])
     for _ in range(3):
         mail.now += 2 * 86_400
@@ -263,47 +266,43 @@ def with_messages(uids: set[int], **changed: Any) -> Callable[[str, Document], D
     )
 
 
-def rejected(_folder: str, _document: Document) -> Document:
-    return {"success": False, "code": 4, "message": "no"}
-
-
-def counted_two_more(_folder: str, document: Document) -> Document:
-    return document | {"count": document["count"] + 2}
-
-
-UNREADABLE_FILE = {"attachments": [{"filename": "a.pdf", "contentType": "application/pdf", "content": "?"}]}
+async def lose_5_and_6(mail: MailScenario) -> None:
+    mail.response_changes["GetUIDs"] = with_member("uids", [1, 2, 3, 4, 7, 8, 9, 10])
+    status = await mail.synchronise()
+    assert set(mail.sink.kinds) == {Kind.NEW}
+    assert "No deletions were reported" in status.folders["INBOX"]
 
 
 async def test_message_missing_beside_an_unreadable_one_is_not_gone(mail: MailScenario) -> None:
-    mail.add("INBOX", *range(1, 11))
-    mail.folders["INBOX"][5] |= UNREADABLE_FILE
-    await mail.synchronise()
-    mail.response_changes["GetUIDs"] = with_member("uids", [1, 2, 3, 4, 7, 8, 9, 10])
-    status = await mail.synchronise()
-    assert set(mail.sink.kinds) == {Kind.NEW}
-    assert "No deletions were reported" in status.folders["INBOX"]
+    mail.add("INBOX", 5, **UNREADABLE_FILE)
+    await mail.begin(1, 2, 3, 4, 6, 7, 8, 9, 10)
+    await lose_5_and_6(mail)
 
 
 async def test_message_missing_beside_one_that_was_deleted_is_not_gone(mail: MailScenario) -> None:
-    mail.add("INBOX", *range(1, 11))
-    await mail.synchronise()
+    await mail.begin(*range(1, 11))
     del mail.folders["INBOX"][5]
-    mail.response_changes["GetUIDs"] = with_member("uids", [1, 2, 3, 4, 7, 8, 9, 10])
     mail.response_changes["GetMessagesByUIDs"] = lambda _, document: (
         rejected("", document) if mail.fetched_uids[-1] == 5 or mail.fetched_uids[-2:] == [5, 6] else document
     )
-    status = await mail.synchronise()
-    assert set(mail.sink.kinds) == {Kind.NEW}
-    assert "No deletions were reported" in status.folders["INBOX"]
+    await lose_5_and_6(mail)
+
+
+async def test_messages_missing_but_too_large_to_return_are_not_gone(mail: MailScenario) -> None:
+    mail.add("INBOX", 5, body="x" * 5000)
+    await mail.begin(1, 2, 3, 4, 6, 7, 8, 9, 10)
+    settings = ds.Settings(message_url=mail.url, max_response_bytes=2000)
+    async with ds.DirectSuite(settings, clock=mail.clock) as suite:
+        mail.suite = suite
+        await lose_5_and_6(mail)
 
 
 @pytest.mark.parametrize("count", [rejected, counted_two_more], ids=["rejected", "too high"])
 async def test_deletions_are_seen_although_the_count_is_unusable(
     count: Callable[[str, Document], Document], mail: MailScenario
 ) -> None:
-    mail.add("INBOX", *range(1, 11))
     mail.response_changes["GetMessageCount"] = count
-    await mail.synchronise()
+    await mail.begin(*range(1, 11))
     for uid in range(1, 6):
         del mail.folders["INBOX"][uid]
     status = await mail.synchronise()
@@ -312,8 +311,7 @@ async def test_deletions_are_seen_although_the_count_is_unusable(
 
 
 async def test_rejected_count_and_empty_listings_delete_nothing(mail: MailScenario) -> None:
-    mail.add("INBOX", 1, 2, 3)
-    await mail.synchronise()
+    await mail.begin(1, 2, 3)
     mail.response_changes["GetMessageCount"] = rejected
     mail.response_changes["GetUIDs"] = with_member("uids", [])
     mail.response_changes["GetMessageMetaData"] = with_member("messages", [])
@@ -324,9 +322,8 @@ async def test_rejected_count_and_empty_listings_delete_nothing(mail: MailScenar
 
 
 async def test_copy_arrives_although_the_folder_of_the_other_is_rejected(mail: MailScenario) -> None:
-    mail.add("INBOX", 1)
     mail.add("Archive", 1)
-    await mail.synchronise()
+    await mail.begin(1)
     mail.folders["INBOX"][2] = mail.folders["Archive"][1] | {"uid": 2}
     mail.add("INBOX", 3)
     mail.response_changes["GetUIDs"] = lambda folder, document: (
@@ -338,9 +335,8 @@ async def test_copy_arrives_although_the_folder_of_the_other_is_rejected(mail: M
 
 
 async def test_unreadable_content_is_requested_once(mail: MailScenario) -> None:
-    mail.add("INBOX", *range(1, 9))
-    mail.folders["INBOX"][8] |= UNREADABLE_FILE
-    await mail.synchronise()
+    mail.add("INBOX", 8, **UNREADABLE_FILE)
+    await mail.begin(*range(1, 8))
     assert mail.fetched_uids.count(8) == 4
     mail.fetched_uids.clear()
     mail.now += 3600
@@ -358,38 +354,14 @@ async def test_messages_with_unreadable_uids_are_quarantined_together(mail: Mail
 
 
 async def test_folder_that_is_named_twice_is_synchronised_once(mail: MailScenario) -> None:
-    mail.add("INBOX", 1, 2)
     mail.names = ("INBOX", "INBOX")
-    await mail.synchronise()
+    await mail.begin(1, 2)
     assert mail.sink.kinds == [Kind.NEW] * 2
 
 
-async def test_unreadable_message_is_quarantined_without_metadata(mail: MailScenario) -> None:
-    mail.add("INBOX", *range(1, 9))
-    mail.folders["INBOX"][2] |= UNREADABLE_FILE
-    mail.response_changes["GetMessageMetaData"] = rejected
-    status = await mail.synchronise()
-    assert mail.sink.messages == {("INBOX", uid) for uid in (1, *range(3, 9))}
-    assert status.quarantined == 1
-
-
-async def test_messages_missing_but_too_large_to_return_are_not_gone(mail: MailScenario) -> None:
-    mail.add("INBOX", *range(1, 11))
-    mail.folders["INBOX"][5]["body"] = "x" * 5000
-    await mail.synchronise()
-    mail.response_changes["GetUIDs"] = with_member("uids", [1, 2, 3, 4, 7, 8, 9, 10])
-    settings = ds.Settings(message_url=mail.url, max_response_bytes=2000)
-    async with ds.DirectSuite(settings, clock=mail.clock) as suite:
-        mail.suite = suite
-        status = await mail.synchronise()
-    assert set(mail.sink.kinds) == {Kind.NEW}
-    assert "No deletions were reported" in status.folders["INBOX"]
-
-
 async def test_copy_waits_two_rounds_for_an_unreadable_folder(mail: MailScenario) -> None:
-    mail.add("INBOX", 1)
     mail.add("Archive", 1)
-    await mail.synchronise()
+    await mail.begin(1)
     mail.folders["INBOX"][2] = mail.folders["Archive"][1] | {"uid": 2}
     mail.response_changes["GetUIDs"] = lambda folder, document: document if folder == "INBOX" else b"{"
     synchronizer = Synchronizer(
