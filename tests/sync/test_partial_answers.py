@@ -1,4 +1,7 @@
-"""Incomplete responses and interrupted rounds: no listed message is reported as deleted, and no change twice."""
+"""Incomplete responses and interrupted rounds: no listed message is reported as deleted, and no change twice.
+
+Messages that cannot be fetched delay no others, and cost few requests.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ import attrs
 import pytest
 
 from directsuite.durable.database import Transaction
-from directsuite.errors import ServerError
+from directsuite.errors import ResponseDecodeError, ServerError
 from directsuite.messaging.models import MessageDetail
 from directsuite.sync import Change, Kind, SqliteStore, fetch
 from directsuite.sync.model import RoundReport
@@ -24,7 +27,7 @@ from directsuite.sync.remote import Remote, UidListing
 from directsuite.sync.round import MailboxRounds
 from tests.integration.scenario import SleepDrivenClock
 
-A_DAY = 86_400_000
+HOUR, DAY = 3_600_000, 86_400_000
 NEW_YEAR = datetime(2026, 1, 1, tzinfo=UTC)
 
 
@@ -130,27 +133,27 @@ class SyncScenario:
         self.server.request_counts.clear()
 
 
-async def test_an_audit_trusts_the_listing_rather_than_the_metadata(store: SqliteStore) -> None:
+@pytest.fixture
+async def scene(store: SqliteStore) -> SyncScenario:
+    """INBOX with ten messages, which are synchronised."""
     scene = SyncScenario(FakeServer({"INBOX": make_messages(1, 10)}), store)
     await scene.synchronise()
-    scene.now_ms += A_DAY
-    scene.server.metadata_up_to = 5
+    return scene
+
+
+@pytest.mark.parametrize("why", ["an audit", "missing sentinels"])
+async def test_listing_counts_rather_than_incomplete_metadata(why: str, scene: SyncScenario) -> None:
+    if why == "an audit":
+        scene.now_ms += DAY
+        scene.server.metadata_up_to = 5
+    else:
+        scene.clock.now += 700
+        scene.server.search_finds, scene.server.metadata_up_to = False, 0
     await scene.run_rounds(3)
     assert scene.changes == []
 
 
-async def test_missing_sentinels_without_metadata_delete_nothing(store: SqliteStore) -> None:
-    scene = SyncScenario(FakeServer({"INBOX": make_messages(1, 10)}), store)
-    await scene.synchronise()
-    scene.clock.now += 700
-    scene.server.search_finds, scene.server.metadata_up_to = False, 0
-    await scene.run_rounds(3)
-    assert scene.changes == []
-
-
-async def test_renumbering_with_partial_metadata_deletes_nothing(store: SqliteStore) -> None:
-    scene = SyncScenario(FakeServer({"INBOX": make_messages(1, 10)}), store)
-    await scene.synchronise()
+async def test_renumbering_with_partial_metadata_deletes_nothing(scene: SyncScenario) -> None:
     scene.server.folders_by_name["INBOX"] = {11 - uid: message for uid, message in make_messages(1, 10).items()} | {
         11: make_message(11)
     }
@@ -159,9 +162,7 @@ async def test_renumbering_with_partial_metadata_deletes_nothing(store: SqliteSt
     assert Counter(kind for kind, _, _ in scene.changes) == {Kind.MOVED: 10, Kind.NEW: 1}
 
 
-async def test_an_empty_search_costs_two_messages_per_verification(store: SqliteStore) -> None:
-    scene = SyncScenario(FakeServer({"INBOX": make_messages(1, 10)}), store)
-    await scene.synchronise()
+async def test_an_empty_search_costs_two_messages_per_verification(scene: SyncScenario) -> None:
     scene.server.search_finds = False
     for _ in range(10):
         scene.clock.now += 60
@@ -276,3 +277,79 @@ async def test_the_next_round_waits_for_the_commit_of_a_cancelled_one(tmp_path: 
     with sqlite3.connect(tmp_path / "sync.db") as database:
         assert [uid for (uid,) in database.execute("SELECT uid FROM told ORDER BY uid")] == list(range(1, 11))
     database.close()
+
+
+async def test_few_messages_are_requested_if_all_fail(store: SqliteStore) -> None:
+    scene = SyncScenario(FakeServer({"INBOX": make_messages(1, 1000)}), store)
+    scene.server.unfetchable_uids = set(range(1, 1001))
+    for times in range(1, 4):
+        report = await scene.rounds.run_round()
+        assert isinstance(report.failed_folders["INBOX"], ServerError)
+        assert report.quarantined == 5
+        assert scene.server.request_counts["messages"] <= 40 * times
+        assert scene.server.request_counts["metadata"] == times
+    scene.server.unfetchable_uids.clear()
+    scene.server.request_counts.clear()
+    scene.now_ms += HOUR
+    while (await scene.rounds.run_round()).has_more:
+        pass
+    assert Counter(kind for kind, _, _ in scene.changes) == {Kind.NEW: 1000}
+    assert scene.server.request_counts["messages"] <= 50
+
+
+async def test_many_unfetchable_messages_are_quarantined_if_others_succeed(scene: SyncScenario) -> None:
+    scene.server.folders_by_name["INBOX"] |= make_messages(11, 60)
+    scene.server.unfetchable_uids = set(range(20, 51))
+    report = await scene.rounds.run_round()
+    assert not report.failed_folders
+    assert report.quarantined == 31
+    assert [uid for _, _, uid in scene.changes] == [*range(11, 20), *range(51, 61)]
+    assert scene.server.request_counts["metadata"] == 1
+
+
+@pytest.mark.parametrize("mended", [True, False])
+async def test_quarantined_messages_are_retried_gradually(scene: SyncScenario, mended: bool) -> None:
+    scene.server.folders_by_name["INBOX"] |= make_messages(11, 60)
+    scene.server.unfetchable_uids = set(range(11, 61))
+    await scene.rounds.run_round()
+    if mended:
+        scene.server.unfetchable_uids.clear()
+    scene.now_ms += HOUR
+    for left in (30, 10, 0):
+        scene.server.request_counts.clear()
+        report = await scene.rounds.run_round()
+        assert report.has_more == bool(left)
+        assert scene.server.request_counts["messages"] == min(20, left + 10)
+        assert scene.server.request_counts["uids"] == 1
+        assert len(scene.changes) == (50 - left if mended else 0)
+
+
+async def test_unfetchable_first_messages_block_no_other(store: SqliteStore) -> None:
+    scene = SyncScenario(FakeServer({"INBOX": make_messages(1, 110)}), store)
+    scene.server.unfetchable_uids = set(range(1, 101))
+    report = await scene.rounds.run_round()
+    assert not report.failed_folders
+    assert [uid for _, _, uid in scene.changes] == list(range(101, 111))
+
+
+async def test_nothing_is_quarantined_if_the_service_returns_no_messages(store: SqliteStore) -> None:
+    scene = SyncScenario(FakeServer({"INBOX": make_messages(1, 200)}), store)
+    scene.server.returns_none = True
+    reports = [await scene.rounds.run_round() for _ in range(6)]
+    assert sum(report.quarantined for report in reports) == 0
+    assert isinstance(reports[-1].failed_folders["INBOX"], ResponseDecodeError)
+    assert scene.server.request_counts["metadata"] == 0
+    scene.server.returns_none = False
+    while (await scene.rounds.run_round()).has_more:
+        pass
+    assert Counter(kind for kind, _, _ in scene.changes) == {Kind.NEW: 200}
+
+
+async def test_copies_without_a_date_are_compared_by_content(store: SqliteStore) -> None:
+    dateless = attrs.evolve(make_message(1), received_date=None)
+    scene = SyncScenario(FakeServer({"INBOX": {1: dateless}}), store)
+    await scene.synchronise()
+    scene.server.folders_by_name["INBOX"] |= dict.fromkeys(range(2, 52), dateless)
+    await scene.rounds.run_round()
+    assert scene.server.request_counts["metadata"] == 0
+    assert [kind for kind, _, _ in scene.changes] == [Kind.NEW] * 50

@@ -11,14 +11,7 @@ from pathlib import Path
 import attrs
 import pytest
 
-from directsuite.sync import (
-    Change,
-    Kind,
-    SinkError,
-    SqliteStore,
-    Synchronizer,
-    SyncStatus,
-)
+from directsuite.sync import Change, Kind, SinkError, SqliteStore, Synchronizer, SyncStatus
 from directsuite.sync.commits import Rejection, SinkHealth
 from directsuite.sync.model import Key, MessageState, OperatorRequest
 from tests.integration.scenario import ALICE, Scenario
@@ -156,9 +149,7 @@ async def test_changes_accepted_for_another_mailbox_count(store: SqliteStore) ->
 
 
 async def test_single_rejected_change_is_quarantined_after_a_minute(store: SqliteStore) -> None:
-    scene, sink = scene_of(store, 5)
-    await scene.rounds.run_round()
-    refuse_new(scene, sink, 6)
+    scene, sink = await scene_with_rejection(store, 6)
     for _ in range(6):  # a poll every 10 seconds: a sink that restarts is back by then
         assert await fails(scene)
         scene.clock.now += 10.0
@@ -187,10 +178,16 @@ def refuse_new(scene: SyncScenario, sink: Picky, *uids: int) -> None:
     sink.refuses = lambda change: change.key.uid in uids
 
 
-async def test_clock_that_is_set_back_puts_off_no_quarantine(store: SqliteStore) -> None:
+async def scene_with_rejection(store: SqliteStore, *uids: int) -> tuple[SyncScenario, Picky]:
+    """Return a scene with five synchronised messages, and new ones that the sink rejects."""
     scene, sink = scene_of(store, 5)
     await scene.rounds.run_round()
-    refuse_new(scene, sink, 6)
+    refuse_new(scene, sink, *uids)
+    return scene, sink
+
+
+async def test_clock_that_is_set_back_puts_off_no_quarantine(store: SqliteStore) -> None:
+    scene, _ = await scene_with_rejection(store, 6)
     assert await fails(scene)
     scene.now_ms -= 2 * 365 * 24 * HOUR
     let_a_minute_pass(scene)
@@ -198,30 +195,24 @@ async def test_clock_that_is_set_back_puts_off_no_quarantine(store: SqliteStore)
     assert await in_state(scene, MessageState.QUARANTINED_UNCONFIRMED) == [6]
 
 
-async def test_clock_that_is_set_forward_blames_no_change(store: SqliteStore) -> None:
-    scene, sink = scene_of(store, 5)
-    await scene.rounds.run_round()
-    refuse_new(scene, sink, 6)
-    for _ in range(5):
-        assert await fails(scene)
-        scene.now_ms += HOUR
-    assert await in_state(scene, MessageState.QUARANTINED_UNCONFIRMED) == []
-
-
-async def test_two_rejected_changes_without_success_are_not_quarantined(store: SqliteStore) -> None:
-    scene, sink = scene_of(store, 5)
-    await scene.rounds.run_round()
-    refuse_new(scene, sink, 6, 7)
+@pytest.mark.parametrize(
+    ("uids", "seconds", "wall_seconds"),
+    [
+        pytest.param([6], 0.0, 3_600, id="the wall clock is set forward"),
+        pytest.param([6, 7], 60.0, 60, id="two changes are rejected without a success"),
+    ],
+)
+async def test_no_change_is_blamed(store: SqliteStore, uids: Sequence[int], seconds: float, wall_seconds: int) -> None:
+    scene, _ = await scene_with_rejection(store, *uids)
     for _ in range(10):
         assert await fails(scene)
-        let_a_minute_pass(scene)
+        scene.clock.now += seconds
+        scene.now_ms += wall_seconds * 1000
     assert await in_state(scene, MessageState.QUARANTINED_UNCONFIRMED) == []
 
 
 async def test_a_failing_sink_quarantines_one_change_and_gets_it_later(store: SqliteStore) -> None:
-    scene, sink = scene_of(store, 5)
-    await scene.rounds.run_round()
-    refuse_new(scene, sink, 6)
+    scene, sink = await scene_with_rejection(store, 6)
     await until_quarantined(scene)
     assert await in_state(scene, MessageState.QUARANTINED_UNCONFIRMED) == [6]
     refuse_new(scene, sink, 6, 7)
@@ -236,9 +227,7 @@ async def test_a_failing_sink_quarantines_one_change_and_gets_it_later(store: Sq
 
 
 async def test_single_rejected_change_is_retried_when_others_are_accepted(store: SqliteStore) -> None:
-    scene, sink = scene_of(store, 5)
-    await scene.rounds.run_round()
-    refuse_new(scene, sink, 6)
+    scene, sink = await scene_with_rejection(store, 6)
     await until_quarantined(scene)
     scene.server.folders_by_name["INBOX"][7] = make_message(7)
     calls = sink.calls

@@ -182,27 +182,25 @@ async def test_run_that_was_stopped_is_not_complete(scenario: Scenario, store: S
     assert (complete[ALICE].status, stopped[ALICE].status) == (SyncStatus.UP_TO_DATE, SyncStatus.CATCHING_UP)
 
 
-async def test_source_of_passwords_that_raises_is_named(scenario: Scenario, store: SqliteStore) -> None:
-    async def broken(_: str) -> str:
-        raise KeyError("vault")
-
-    sync = make_sync(scenario, store, RecordingSink(), password=broken)
-    status = await sync.once()
-    assert status[ALICE].status is SyncStatus.FAILING
-    assert status[ALICE].problem == "The password function raised KeyError. Correct the function."
-
-
-@pytest.mark.parametrize("password", [None, "", 7])
+@pytest.mark.parametrize(
+    ("password", "problem"),
+    [
+        (KeyError("vault"), "The password function raised KeyError. Correct the function."),
+        *((each, "password") for each in (None, "", 7)),
+    ],
+)
 async def test_invalid_password_is_reported_by_mailbox_number(
-    scenario: Scenario, password: Any, store: SqliteStore
+    scenario: Scenario, password: Any, problem: str, store: SqliteStore
 ) -> None:
     async def wrong(_: str) -> Any:
+        if isinstance(password, Exception):
+            raise password
         return password
 
     sync = make_sync(scenario, store, RecordingSink(), password=wrong)
     status = (await sync.once())[ALICE]
     assert (status.status, status.number) == (SyncStatus.FAILING, 1)
-    assert "password" in str(status.problem)
+    assert problem in str(status.problem)
 
 
 async def test_a_deleted_folder_is_reported_and_others_are_synchronised(scenario: Scenario, store: SqliteStore) -> None:

@@ -4,21 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import directsuite as ds
-from directsuite.sync import (
-    Kind,
-    SinkError,
-    SqliteSink,
-    SqliteStore,
-    StaleLeaseError,
-    StoreError,
-)
+from directsuite.sync import Kind, SinkError, SqliteSink, SqliteStore, StaleLeaseError, StoreError
 from directsuite.sync.commits import UndecidedRejectionError
 from directsuite.sync.model import RoundReport
 from directsuite.sync.round import MailboxRounds
@@ -114,12 +106,6 @@ async def test_failing_folder_delays_no_others(rounds: RoundStub) -> None:
     assert delays[-1] <= 70
 
 
-@pytest.mark.parametrize("interval", [0.0, -5.0, float("nan")])
-def test_an_invalid_interval_is_rejected(interval: float) -> None:
-    with pytest.raises(ds.ConfigurationError, match="interval"):
-        PollSchedule(interval=interval, folders=None, requests_per_second=100.0, clock=SteppedClock())
-
-
 async def test_mailboxes_with_a_backlog_leave_room_for_others(
     scenario: Scenario, monkeypatch: pytest.MonkeyPatch, store: SqliteStore
 ) -> None:
@@ -161,21 +147,14 @@ async def test_another_sink_is_rejected_before_a_round(scenario: Scenario, tmp_p
     assert list((tmp_path / "other").iterdir()) == told.changes == []
 
 
-@pytest.mark.parametrize("starting", ["once", "run", "changes"])
+@pytest.mark.parametrize("starting", ["once", "run"])  # changes() has its own test in test_synchronizer
 async def test_sink_of_store_beside_another_is_rejected_at_start(scenario: Scenario, starting: str) -> None:
     await scenario.deliver("one")
     told = RecordingSink()
     async with SqliteStore(":memory:", sink=SqliteSink()) as store:
-        deliver = None if starting == "changes" else told
-        sync = make_sync(scenario, store, deliver, clock=SteppedClock())
-
-        async def changes() -> None:
-            async with sync.changes() as stream:
-                await anext(aiter(stream))
-
-        begin: dict[str, Callable[[], Awaitable[object]]] = {"once": sync.once, "run": sync.run, "changes": changes}
+        sync = make_sync(scenario, store, told, clock=SteppedClock())
         with pytest.raises(ds.ConfigurationError, match="The store already has a sink"):
-            await asyncio.wait_for(begin[starting](), 10)
+            await asyncio.wait_for(getattr(sync, starting)(), 10)
         await make_sync(scenario, store, clock=SteppedClock()).once()
     assert told.changes == []
 
