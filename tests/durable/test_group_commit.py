@@ -23,17 +23,35 @@ class ExplainedError(Exception):
 
 
 class Held:
-    def __init__(self) -> None:
+    """A job that inserts a number, if it has one, and waits."""
+
+    def __init__(self, number: int | None = None) -> None:
+        self.number = number
         self.begun = threading.Event()
         self.let_go = threading.Event()
 
-    def __call__(self, _: sqlite3.Connection) -> None:
+    def __call__(self, connection: sqlite3.Connection) -> None:
+        if self.number is not None:
+            insert(self.number)(connection)
         self.begun.set()
         assert self.let_go.wait(10)
+
+    async def start(self, writer: GroupCommitter) -> asyncio.Task[None]:
+        task = asyncio.create_task(writer.run(self))
+        await asyncio.to_thread(self.begun.wait, 10)
+        return task
 
 
 def explained(error: BaseException) -> Exception:
     return ExplainedError(str(error))
+
+
+@contextlib.asynccontextmanager
+async def opened(path: Path, **options: Any) -> AsyncGenerator[GroupCommitter]:
+    writer = transactions(path, **options)
+    await writer.open()
+    yield writer
+    await writer.aclose()
 
 
 def transactions(
@@ -68,10 +86,8 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 async def writer(path: Path) -> AsyncGenerator[GroupCommitter]:
-    writer = transactions(path)
-    await writer.open()
-    yield writer
-    await writer.aclose()
+    async with opened(path) as writer:
+        yield writer
 
 
 def insert(number: int) -> Callable[[sqlite3.Connection], int]:
@@ -92,8 +108,7 @@ async def queued(
     writer: GroupCommitter, *works: Callable[[sqlite3.Connection], Any]
 ) -> AsyncGenerator[list[asyncio.Task[Any]]]:
     held = Held()
-    holding = asyncio.create_task(writer.run(held))
-    await asyncio.to_thread(held.begun.wait, 10)
+    holding = await held.start(writer)
     tasks = [asyncio.create_task(writer.run(work)) for work in works]
     await asyncio.sleep(0)
     try:
@@ -104,23 +119,17 @@ async def queued(
         assert not pending
 
 
-async def test_waiting_transactions_share_a_commit(writer: GroupCommitter, path: Path) -> None:
+@pytest.mark.parametrize(("jobs", "transactions"), [(200, 1), (1001, 3)])  # at most 500 jobs in each
+async def test_waiting_jobs_share_transactions(
+    jobs: int, transactions: int, writer: GroupCommitter, path: Path
+) -> None:
     commits = list[str]()
     await writer.run(lambda connection: connection.set_trace_callback(commits.append))
-    async with queued(writer, *(insert(number) for number in range(200))) as tasks:
+    async with queued(writer, *(insert(number) for number in range(jobs))) as tasks:
         pass
-    assert [task.result() for task in tasks] == list(range(200))
-    assert len(kept(path)) == 200
-    assert commits.count("COMMIT") == 3  # setting the trace, the blocking job, and all others together
-
-
-async def test_a_transaction_has_a_maximum_of_jobs(writer: GroupCommitter, path: Path) -> None:
-    commits = list[str]()
-    await writer.run(lambda connection: connection.set_trace_callback(commits.append))
-    async with queued(writer, *(insert(number) for number in range(1001))):
-        pass
-    assert len(kept(path)) == 1001
-    assert commits.count("COMMIT") == 5
+    assert [task.result() for task in tasks] == list(range(jobs))
+    assert len(kept(path)) == jobs
+    assert commits.count("COMMIT") == 2 + transactions  # 2: setting the trace, and the blocking job
 
 
 async def test_a_job_that_raises_is_rolled_back_alone(writer: GroupCommitter, path: Path) -> None:
@@ -198,14 +207,8 @@ async def test_a_job_cancelled_in_the_queue_does_not_start(writer: GroupCommitte
 
 
 async def test_a_job_cancelled_while_it_runs_is_committed(writer: GroupCommitter, path: Path) -> None:
-    held = Held()
-
-    def work(connection: sqlite3.Connection) -> None:
-        insert(1)(connection)
-        held(connection)
-
-    task = asyncio.create_task(writer.run(work))
-    await asyncio.to_thread(held.begun.wait, 10)
+    held = Held(1)
+    task = await held.start(writer)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
@@ -245,9 +248,7 @@ def test_a_loop_may_end_before_its_jobs(path: Path) -> None:
     async def leave() -> None:
         writer = transactions(path)
         await writer.open()
-        task = asyncio.create_task(writer.run(held))
-        await asyncio.to_thread(held.begun.wait, 10)
-        task.cancel()
+        (await held.start(writer)).cancel()
         asyncio.create_task(writer.aclose())  # noqa: RUF006  the loop cancels it
 
     before = set(threading.enumerate())
@@ -260,27 +261,18 @@ def test_a_loop_may_end_before_its_jobs(path: Path) -> None:
 
 
 async def test_reads_see_committed_rows_during_a_write(writer: GroupCommitter, path: Path) -> None:
-    reader = transactions(path, "BEGIN")
-    await reader.open()
-
     def count(connection: sqlite3.Connection) -> int:
         (found,) = connection.execute("SELECT count(*) FROM number").fetchone()
         return int(found)
 
     await writer.run(insert(1))
-    held = Held()
-
-    def work(connection: sqlite3.Connection) -> None:
-        insert(2)(connection)
-        held(connection)
-
-    writing = asyncio.create_task(writer.run(work))
-    await asyncio.to_thread(held.begun.wait, 10)
-    assert await reader.run(count) == 1
-    held.let_go.set()
-    await writing
-    assert await reader.run(count) == 2
-    await reader.aclose()
+    held = Held(2)
+    async with opened(path, begin="BEGIN") as reader:
+        writing = await held.start(writer)
+        assert await reader.run(count) == 1
+        held.let_go.set()
+        await writing
+        assert await reader.run(count) == 2
 
 
 class Unexplained(BaseException):
@@ -313,9 +305,6 @@ class Failing(sqlite3.Connection):
 @pytest.mark.parametrize("error", [MemoryError(), Unexplained(), sqlite3.OperationalError()], ids=repr)
 @pytest.mark.parametrize("failing", [{n} for n in range(12)] + [{n, n + 1} for n in range(12)], ids=str)
 async def test_any_failure_is_reported_and_recovered(path: Path, failing: set[int], error: BaseException) -> None:
-    writer = transactions(path, factory=Failing)
-    await writer.open()
-
     def hold(connection: sqlite3.Connection) -> None:
         assert isinstance(connection, Failing)
         connection.error = error
@@ -325,14 +314,14 @@ async def test_any_failure_is_reported_and_recovered(path: Path, failing: set[in
         insert(2)(connection)
         raise ValueError("mine")
 
-    await writer.run(lambda _: None)
-    async with queued(writer, hold, insert(1), refuse, insert(3)) as tasks:
-        pass
-    outcomes = await asyncio.gather(*tasks, return_exceptions=True)
-    assert kept(path) == [each for each in outcomes if isinstance(each, int)]
-    assert await writer.run(insert(4)) == 4
-    assert kept(path)[-1] == 4
-    await writer.aclose()
+    async with opened(path, factory=Failing) as writer:
+        await writer.run(lambda _: None)
+        async with queued(writer, hold, insert(1), refuse, insert(3)) as tasks:
+            pass
+        outcomes = await asyncio.gather(*tasks, return_exceptions=True)
+        assert kept(path) == [each for each in outcomes if isinstance(each, int)]
+        assert await writer.run(insert(4)) == 4
+        assert kept(path)[-1] == 4
 
 
 async def test_unexplained_failure_of_a_commit_reaches_its_callers_only(path: Path) -> None:
@@ -342,17 +331,14 @@ async def test_unexplained_failure_of_a_commit_reaches_its_callers_only(path: Pa
         raised.append(error)
         raise Unexplained
 
-    writer = transactions(path, explain=explain)
-    await writer.open()
-
     def break_off(connection: sqlite3.Connection) -> None:
         connection.execute("INSERT INTO child VALUES (-1)")  # checked by COMMIT
 
-    async with queued(writer, break_off, *(insert(number) for number in range(600))) as tasks:
-        pass
-    outcomes = await asyncio.gather(*tasks, return_exceptions=True)
-    assert [type(each) for each in outcomes] == [Unexplained] * 500 + [int] * 101
-    assert len(raised) == 1
-    assert await writer.run(insert(1)) == 1
-    assert kept(path) == [1, *range(499, 600)]
-    await writer.aclose()
+    async with opened(path, explain=explain) as writer:
+        async with queued(writer, break_off, *(insert(number) for number in range(600))) as tasks:
+            pass
+        outcomes = await asyncio.gather(*tasks, return_exceptions=True)
+        assert [type(each) for each in outcomes] == [Unexplained] * 500 + [int] * 101
+        assert len(raised) == 1
+        assert await writer.run(insert(1)) == 1
+        assert kept(path) == [1, *range(499, 600)]

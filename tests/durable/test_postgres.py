@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Coroutine
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -44,17 +45,22 @@ async def loses(outcome: Exception | None) -> str:
     return "found"
 
 
+async def cancel_when_started(work: Coroutine[Any, Any, None]) -> bool:
+    """Return True if the work ended as cancelled."""
+    working = asyncio.create_task(work)
+    await asyncio.sleep(0)
+    working.cancel()
+    await asyncio.wait([working])
+    return working.cancelled()
+
+
 @pytest.mark.parametrize("outcome", [None, ValueError("broken off")], ids=["a result", "an error"])
 async def test_a_lost_cancellation_is_raised_after_the_block(outcome: Exception | None) -> None:
     async def work() -> None:
         with propagate_cancellation():
             await loses(outcome)
 
-    working = asyncio.create_task(work())
-    await asyncio.sleep(0)
-    working.cancel()
-    await asyncio.wait([working])
-    assert working.cancelled()
+    assert await cancel_when_started(work())
 
 
 async def test_cancelled_task_may_still_finish_cleanup() -> None:
@@ -69,10 +75,7 @@ async def test_cancelled_task_may_still_finish_cleanup() -> None:
                 await asyncio.sleep(0)
             ended = True
 
-    working = asyncio.create_task(work())
-    await asyncio.sleep(0)
-    working.cancel()
-    await asyncio.wait([working])
+    await cancel_when_started(work())
     assert ended
 
 

@@ -128,34 +128,53 @@ async def test_a_read_only_file_is_reported(path: Path) -> None:
             await store.claim(MAILBOX)
 
 
-_IN_A_FOLDER_THAT_IS_READ_ONLY = """
+_OPEN_AS_NOBODY = """
 import asyncio, os, sys
-from directsuite.sync.store import SqliteStore
+from pathlib import Path
+from directsuite.sync.store import FILE, SqliteStore
 if os.getuid() == 0:
     os.setuid(65534)
 try:
-    asyncio.run(SqliteStore(sys.argv[1]).open())
+    if sys.argv[2] == "beside":
+        with FILE.open_shared(Path(sys.argv[1])):
+            pass
+    else:
+        asyncio.run(SqliteStore(sys.argv[1]).open())
 except Exception as error:
     print(repr(error))
 """
 
 
-@pytest.mark.process
-@pytest.mark.skipif(sys.platform == "win32", reason="modes of folders are a matter of POSIX")
-@pytest.mark.parametrize("kept", [False, True], ids=["new", "kept"])
-def test_a_read_only_folder_is_reported(kept: bool) -> None:
+def open_as_nobody(mode: int, *, kept: bool = True, use: str = "writing") -> str:
+    """Return the error of opening a store in a folder with this mode. kept: the store exists, and all may write it."""
     with tempfile.TemporaryDirectory() as made:  # not pytest's: others may not enter that
         folder = Path(made)
         if kept:
             asyncio.run(opened_and_closed(folder / "store.db"))
             for each in folder.iterdir():
                 each.chmod(0o666)
-        folder.chmod(0o555)
-        said = run_script(_IN_A_FOLDER_THAT_IS_READ_ONLY, folder / "store.db")
+        folder.chmod(mode)
+        said = run_script(_OPEN_AS_NOBODY, folder / "store.db", use)
         folder.chmod(0o755)
+    assert str(folder) not in said
+    return said
+
+
+@pytest.mark.process
+@pytest.mark.skipif(sys.platform == "win32", reason="modes of folders are a matter of POSIX")
+@pytest.mark.parametrize("kept", [False, True], ids=["new", "kept"])
+def test_a_read_only_folder_is_reported(kept: bool) -> None:
+    said = open_as_nobody(0o555, kept=kept)
     assert said.startswith("StoreError("), said
     assert "this user" in said
-    assert str(folder) not in said
+
+
+@pytest.mark.process
+@pytest.mark.skipif(sys.platform == "win32" or os.getuid() != 0, reason="only root can be somebody else")
+@pytest.mark.parametrize("use", ["writing", "beside"])
+def test_a_readable_file_of_another_user_is_rejected(use: str) -> None:
+    said = open_as_nobody(0o777, use=use)
+    assert said.startswith("StoreError(\"Other users than its owner may read the store's file"), said
 
 
 async def test_a_missing_folder_is_reported(tmp_path: Path) -> None:
@@ -276,38 +295,6 @@ async def test_permissions_of_other_users_are_removed(
         await use(restored)
     assert seen == {0o600}
     assert stat.S_IMODE(restored.stat().st_mode) == 0o600
-
-
-_OF_ANOTHER = """
-import asyncio, os, sys
-from pathlib import Path
-from directsuite.sync.store import FILE
-from directsuite.sync.store import SqliteStore
-os.setuid(65534)
-try:
-    if sys.argv[2] == "beside":
-        with FILE.open_shared(Path(sys.argv[1])):
-            pass
-    else:
-        asyncio.run(SqliteStore(sys.argv[1]).open())
-except Exception as error:
-    print(repr(error))
-"""
-
-
-@pytest.mark.process
-@pytest.mark.skipif(sys.platform == "win32" or os.getuid() != 0, reason="only root can be somebody else")
-@pytest.mark.parametrize("use", ["writing", "beside"])
-def test_a_readable_file_of_another_user_is_rejected(use: str) -> None:
-    with tempfile.TemporaryDirectory() as made:  # not pytest's: others may not enter that
-        folder = Path(made)
-        folder.chmod(0o777)
-        asyncio.run(opened_and_closed(folder / "store.db"))
-        for each in folder.iterdir():
-            each.chmod(0o666)
-        said = run_script(_OF_ANOTHER, folder / "store.db", use)
-    assert said.startswith("StoreError(\"Other users than its owner may read the store's file"), said
-    assert str(folder) not in said
 
 
 async def test_pragmas_are_set(path: Path) -> None:
