@@ -22,14 +22,7 @@ from directsuite.sync.decide import (
     revived_rows,
     rows_after_leaving,
 )
-from directsuite.sync.model import (
-    LISTED_STATES,
-    STATE_AFTER_LEAVING,
-    Kind,
-    MessageRow,
-    MessageState,
-    StoredFolder,
-)
+from directsuite.sync.model import LISTED_STATES, STATE_AFTER_LEAVING, Kind, MessageRow, MessageState, StoredFolder
 
 UIDS = st.integers(1, 12)
 IDENTITIES = st.sampled_from([b"a", b"b", b"c", b"d"])

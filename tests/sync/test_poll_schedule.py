@@ -125,10 +125,7 @@ def test_few_mailboxes_are_not_polled_without_a_rest() -> None:
 
 
 @given(
-    mailboxes=st.integers(1, 100_000),
-    hot=st.floats(0, 1),
-    folders=st.integers(1, 20),
-    per_second=st.floats(0.1, 1_000),
+    mailboxes=st.integers(1, 100_000), hot=st.floats(0, 1), folders=st.integers(1, 20), per_second=st.floats(0.1, 1_000)
 )
 def test_polls_take_no_more_than_their_share_of_the_requests(
     mailboxes: int, hot: float, folders: int, per_second: float

@@ -11,16 +11,7 @@ from typing import Any
 import pytest
 
 from directsuite.durable.database import Transaction
-from directsuite.sync.model import (
-    Change,
-    ChangeSet,
-    Key,
-    Kind,
-    MessageRow,
-    MessageState,
-    SinkError,
-    StoredFolder,
-)
+from directsuite.sync.model import Change, ChangeSet, Key, Kind, MessageRow, MessageState, SinkError, StoredFolder
 from directsuite.sync.store import SqliteStore
 from tests.statements import sql
 

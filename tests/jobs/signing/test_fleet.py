@@ -183,10 +183,8 @@ async def test_batches_have_separate_staging_folders(
     parts = {first.shard, second.shard}
     await scenario.lose_all()
     again = await scenario.taken()
-    assert (again.batch, again.shard) == (
-        first.batch,
-        first.shard,
-    )  # where the files of the earlier lease are deleted
+    assert (again.batch, again.shard) == (first.batch, first.shard)  # where the earlier lease's files are deleted
+    assert again.number > first.number
     with postgres.borrow_database() as elsewhere:
         for place, job in ((conninfo, "other"), (elsewhere, "consents")):
             async with SigningJournal(conninfo=place, job=job) as journal:
@@ -268,9 +266,7 @@ async def test_worker_that_hangs_while_signing_publishes_nothing(has_signed: boo
 
 
 async def test_outage_of_postgresql_is_waited_out(scenario: FleetScenario) -> None:
-    worker = scenario.make_worker(
-        concurrency=2, worker_timeout=1.0
-    )  # so that a batch that was not released is free soon
+    worker = scenario.make_worker(concurrency=2, worker_timeout=1.0)  # a batch that was not released is free soon
     running = asyncio.create_task(worker.run())
     for _ in range(4):
         await some_more(worker, running)
@@ -376,32 +372,12 @@ async def test_closed_journal_is_rejected(scenario: FleetScenario, conninfo: str
     for call in (journal.tally, journal.failures, journal.count_open_batches):
         with pytest.raises(ds.ConfigurationError, match="the journal is not open"):
             await call()
-    with pytest.raises(ds.ConfigurationError, match="chunk must be a whole number, 1 or more"):
-        SigningJournal(conninfo=conninfo, job="consents", chunk=0)
     with pytest.raises(ds.ConfigurationError, match=r"\[name\] for a single document"):
         await scenario.journal.add("Ada.pdf")
 
 
-async def test_late_worker_keeps_staging_folder_of_successor(scenario: FleetScenario) -> None:
-    await scenario.journal.add(NAMES)
-    [chunk, *_] = await scenario.journal.list_due(60.0)
-    first = await scenario.journal.lease_batch(chunk, 60.0)
-    assert first is not None
-    await scenario.journal.postgres.fetch(sql(_LONG_AGO))
-    second = await scenario.journal.lease_batch(chunk, 60.0)
-    assert second is not None
-    target = TargetFolder(scenario.out)
-    async with target.staging_dir(second.shard, second.number) as room:
-        (room / "1.pdf").write_bytes(PDF_CONTENT)
-        async with target.staging_dir(first.shard, first.number):
-            assert (room / "1.pdf").exists()
-        assert (room / "1.pdf").exists()
-
-
 async def test_expired_documents_are_forgotten_in_every_batch(scenario: FleetScenario) -> None:
-    chunks = [await scenario.journal.lease_batch(each, 60.0) for each in await scenario.journal.list_due(60.0)]
-    taken = [each for each in chunks if each is not None]
-    assert len(taken) > 1
+    taken = [await scenario.taken() for _ in range(3)]
     for chunk in taken:
         [entry, *_] = await chunk.entries(await chunk.list_names())
         stored = attrs.evolve(entry, state=DocumentState.SAVED, identifier=f"of {entry.name}", saved_at=0.0)

@@ -63,8 +63,10 @@ async def test_run_removes_staging_folders_of_earlier_leases_only(jobs: JobFacto
     target = TargetFolder(jobs.out)
     async with target.staging_dir("part", 1) as earlier, target.staging_dir("part", 2) as later:
         assert not earlier.exists()
+        (later / "1.pdf").write_bytes(PDF_CONTENT)
         async with target.staging_dir("part", 1):  # its worker was suspended before this
-            assert later.exists()
+            assert (later / "1.pdf").exists()
+        assert (later / "1.pdf").exists()
 
 
 async def test_staging_folder_is_created_if_its_parent_was_removed(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -14,9 +13,6 @@ from directsuite.sandbox.server import Sandbox
 from directsuite.sync.model import Change, ChangeSet, Lease
 from directsuite.sync.postgres import PostgresStore
 from tests.statements import sql
-
-if TYPE_CHECKING:
-    pass
 
 pytest.importorskip("procrastinate", reason="procrastinate isn't installed: the extra 'fleet' brings it")
 from tests.sync.fleet.fleet_worker import PASSWORD, LoggingSink, make_fleet
@@ -90,28 +86,22 @@ async def test_a_failing_mailbox_backs_off_and_no_log_names_it(
     fleet = make_fleet(suite, store)
     await fleet.add(["broken-jane@direct.example.test", NAMES[0]])
     running = asyncio.create_task(fleet.run())
-
-    async def failed() -> bool:
-        return bool((await fleet.status()).failing)
-
     rests = list[float]()
+
+    async def failed_again() -> bool:
+        ((count,),) = await store.database.fetch(sql("SELECT max(fail_count) FROM directsuite.schedule"))
+        return bool(count > len(rests))
+
+    failing = "FROM directsuite.schedule WHERE fail_count > 0"
     for _ in range(2):
-        await poll_until(failed)
-        query: Any = (
-            "SELECT extract(epoch FROM next_due_at - now())::float8 FROM directsuite.schedule WHERE fail_count > 0"
-        )
+        await poll_until(failed_again)
+        query = f"SELECT extract(epoch FROM next_due_at - now())::float8 {failing}"  # noqa: S608
         ((rest,),) = await store.database.fetch(sql(query))
         rests.append(rest)
-        seen = len(rests)
         await store.database.fetch(
             sql("UPDATE directsuite.schedule SET next_due_at = now() WHERE fail_count > 0 RETURNING mailbox")
         )
-
-        async def failed_again(times: int = seen) -> bool:
-            ((count,),) = await store.database.fetch(sql("SELECT max(fail_count) FROM directsuite.schedule"))
-            return bool(count > times)
-
-        await poll_until(failed_again)
+    await poll_until(failed_again)
     assert (await fleet.status()).failing == {"The password function raised KeyError. Correct the function.": 1}
     assert 20 < rests[0] < 40 < rests[1] < 70
     fleet.stop()

@@ -66,6 +66,16 @@ def make_engine(connections: PostgresDatabase, turns: Turns, kind: str = "test",
     )
 
 
+async def start(
+    connections: PostgresDatabase, turns: Turns, kind: str = "test", **options: Any
+) -> tuple[FleetEngine, asyncio.Task[None]]:
+    """Run an engine until it runs its first key."""
+    engine = make_engine(connections, turns, kind, **options)
+    running = asyncio.create_task(engine.run())
+    await asyncio.wait_for(turns.begun.wait(), 20)
+    return engine, running
+
+
 @pytest.fixture
 async def connections(conninfo: str) -> AsyncGenerator[PostgresDatabase]:
     connections = PostgresDatabase(conninfo, error=StoreError)
@@ -77,8 +87,7 @@ async def connections(conninfo: str) -> AsyncGenerator[PostgresDatabase]:
 async def test_repeated_cancellation_lets_rounds_finish(connections: PostgresDatabase, times: int) -> None:
     before = asyncio.all_tasks()
     turns = Turns()
-    running = asyncio.create_task(make_engine(connections, turns).run())
-    await asyncio.wait_for(turns.begun.wait(), 20)
+    _, running = await start(connections, turns)
     for _ in range(times):
         running.cancel()
         await asyncio.wait([running], timeout=0.05)
@@ -130,9 +139,7 @@ async def test_it_ends_although_psycopg_loses_a_cancellation(
 
 async def test_it_ends_while_postgresql_is_stopped(shaky_postgres: PostgresServer) -> None:
     connections = PostgresDatabase(shaky_postgres.create_database(), error=StoreError)
-    turns = Turns()
-    running = asyncio.create_task(make_engine(connections, turns, grace=0.2).run())
-    await asyncio.wait_for(turns.begun.wait(), 20)
+    _, running = await start(connections, Turns(), grace=0.2)
     await asyncio.to_thread(shaky_postgres.stop)
     try:
         running.cancel()
@@ -145,13 +152,10 @@ async def test_it_ends_while_postgresql_is_stopped(shaky_postgres: PostgresServe
 
 async def test_worker_with_shorter_timeout_keeps_rounds_of_others(connections: PostgresDatabase) -> None:
     patient, turns = Turns(), Turns(keys=[2])
-    first, second = make_engine(connections, patient), make_engine(connections, turns, "other", worker_timeout=1.0)
-    running = asyncio.create_task(first.run())
-    await asyncio.wait_for(patient.begun.wait(), 20)
+    first, running = await start(connections, patient)
     [one] = await connections.fetch(sql("SELECT id FROM directsuite.procrastinate_workers"))
     await connections.fetch(sql("SELECT pg_sleep(2.5)"))
-    other = asyncio.create_task(second.run())
-    await asyncio.wait_for(turns.begun.wait(), 20)
+    second, other = await start(connections, turns, "other", worker_timeout=1.0)
     assert one in await connections.fetch(sql("SELECT id FROM directsuite.procrastinate_workers"))
     for each in (patient, turns):
         each.may_end.set()
@@ -162,8 +166,7 @@ async def test_worker_with_shorter_timeout_keeps_rounds_of_others(connections: P
 
 async def test_heartbeats_continue_during_the_grace_period(connections: PostgresDatabase) -> None:
     turns = Turns()
-    running = asyncio.create_task(make_engine(connections, turns, worker_timeout=0.6).run())
-    await asyncio.wait_for(turns.begun.wait(), 20)
+    _, running = await start(connections, turns, worker_timeout=0.6)
     running.cancel()
     looks = turns.looks
     async with asyncio.timeout(20):
@@ -179,9 +182,7 @@ async def test_a_job_deleted_by_others_ends_without_an_error(
     connections: PostgresDatabase, caplog: pytest.LogCaptureFixture
 ) -> None:
     turns = Turns()
-    worker = make_engine(connections, turns)
-    running = asyncio.create_task(worker.run())
-    await asyncio.wait_for(turns.begun.wait(), 20)
+    worker, running = await start(connections, turns)
 
     async def delete_jobs(transaction: Transaction) -> None:
         await transaction.execute(_SQL["search_path"])  # for procrastinate's trigger

@@ -86,10 +86,7 @@ class SharedStoreScenario:
 async def a_scene(conninfo: str) -> AsyncGenerator[SharedStoreScenario]:
     async with Sandbox() as sandbox:
         settings = ds.Settings(message_url=sandbox.message_url, requests_per_second=1000, burst=1000)
-        async with (
-            ds.DirectSuite(settings) as suite,
-            PostgresStore(conninfo, sink=LoggingSink(), timeout=5) as store,
-        ):
+        async with ds.DirectSuite(settings) as suite, PostgresStore(conninfo, sink=LoggingSink(), timeout=5) as store:
             traffic = Traffic(sandbox, suite, random.Random(7), NAMES)
             await traffic.add_accounts()
             scene = SharedStoreScenario(traffic, store, conninfo)

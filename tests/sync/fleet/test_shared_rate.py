@@ -10,10 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-import directsuite as ds
 from directsuite.core.clock import Clock, SystemClock
-from directsuite.core.limits import Limits
-from directsuite.messaging.operations import GET_UIDS
 from directsuite.sync.shared_limits import SharedRate
 
 if TYPE_CHECKING:
@@ -126,34 +123,6 @@ async def test_a_pause_is_respected_if_postgresql_fails() -> None:
         assert rate.pause(30)
         await acquire(rate, clock)
         assert clock.now - began >= 30
-
-
-@pytest.mark.postgres
-async def test_it_replaces_the_rate_limiter_of_a_service(conninfo: str) -> None:
-    clock = FakeClock()
-    async with open_rate(conninfo, burst=5, processes=1, clock=clock) as rate:
-        limits = Limits(
-            "messaging",
-            connections=1,
-            requests_per_second=1,
-            burst=1,
-            circuit_failures=0,
-            circuit_pause=1,
-            clock=clock,
-            emit=lambda _: None,
-            rate=rate,
-        )
-        began = clock.now
-        for _ in range(30):
-            await limits.acquire_rate(GET_UIDS, time_left=lambda: 10.0, sleep=clock.sleep)
-        assert 0.2 < clock.now - began < 2
-        limits.pause(0.6)
-        with pytest.raises(ds.DeadlineExceededError) as refusal:
-            await limits.acquire_rate(GET_UIDS, time_left=lambda: 0.5, sleep=clock.sleep)
-        assert refusal.value.retry_after is not None
-        assert refusal.value.retry_after > 0.5
-        await limits.acquire_rate(GET_UIDS, time_left=lambda: 10.0, sleep=clock.sleep)
-        assert clock.now - began > 0.6
 
 
 @pytest.mark.postgres

@@ -217,13 +217,7 @@ async def test_rows_are_read_as_they_were_written(store: Store, lease: Lease, in
 async def test_the_last_of_several_rows_of_a_message_counts(store: Store, lease: Lease, inbox: StoredFolder) -> None:
     await store.commit(
         lease,
-        ChangeSet(
-            rows=[
-                row(inbox, 1),
-                row(inbox, 1, MessageState.MISSING),
-                row(inbox, 1, MessageState.DELETED),
-            ]
-        ),
+        ChangeSet(rows=[row(inbox, 1), row(inbox, 1, MessageState.MISSING), row(inbox, 1, MessageState.DELETED)]),
         (),
     )
     assert await store.states(inbox) == {1: MessageState.DELETED}
@@ -244,10 +238,7 @@ async def test_renumbered_folders_first_then_rows(store: Store, lease: Lease, in
         MessageState.POISON,
     )
     await store.commit(lease, ChangeSet(rows=[row(inbox, n, state) for n, state in enumerate(states, start=1)]), ())
-    change_set = ChangeSet(
-        renumbered=[inbox.id],
-        rows=[row(inbox, 1), row(inbox, 3, MessageState.LIVE)],
-    )
+    change_set = ChangeSet(renumbered=[inbox.id], rows=[row(inbox, 1), row(inbox, 3, MessageState.LIVE)])
     await store.commit(lease, change_set, ())
     found = await store.states(inbox)
     assert found == {
@@ -263,11 +254,7 @@ async def test_rows_are_found_by_digest_in_their_mailbox_alone(store: Store, lea
     sent = await store.folder(lease, "Sent")
     theirs = await store.claim("another@direct.example")
     elsewhere = await store.folder(theirs, "INBOX")
-    here = [
-        row(inbox, 1, digest=b"a" * 16),
-        row(inbox, 2, digest=b"b" * 16),
-        row(sent, 1, digest=b"a" * 16),
-    ]
+    here = [row(inbox, 1, digest=b"a" * 16), row(inbox, 2, digest=b"b" * 16), row(sent, 1, digest=b"a" * 16)]
     await store.commit(lease, ChangeSet(rows=[*here, row(inbox, 3)]), ())
     await store.commit(theirs, ChangeSet(rows=[row(elsewhere, 1, digest=b"a" * 16)]), ())
     found = await store.with_digests(lease, [b"a" * 16, b"a" * 16, b"c" * 16])
@@ -335,9 +322,7 @@ async def test_concurrent_claim_and_commit_are_serialised(store: Store, inbox: S
     for uid in range(1, 20):
         lease = await store.claim(MAILBOX)
         results = await asyncio.gather(
-            store.commit(lease, ChangeSet(rows=[row(inbox, uid)]), ()),
-            store.claim(MAILBOX),
-            return_exceptions=True,
+            store.commit(lease, ChangeSet(rows=[row(inbox, uid)]), ()), store.claim(MAILBOX), return_exceptions=True
         )
         written = uid in await store.states(inbox)
         assert written == (results[0] is None)

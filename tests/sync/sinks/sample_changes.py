@@ -20,10 +20,7 @@ def make_message(number: int = 1, **fields: object) -> MessageDetail:
         "sender": "Dr. Änne Müller <anne@direct.test>",
         "subject": f"Befund {number} – Grüße",
         "body": f"Line one of {number}\nüber = alles\n",
-        "recipients": [
-            ds.Recipient("nurse@direct.test"),
-            ds.Recipient("bob@direct.test", ds.RecipientType.CC),
-        ],
+        "recipients": [ds.Recipient("nurse@direct.test"), ds.Recipient("bob@direct.test", ds.RecipientType.CC)],
         "msg_id": f"<{number}@direct.test>",
         "received_date": RECEIVED_AT,
         "headers": [MessageHeader("X-Priority", "1"), MessageHeader("Content-Type", "text/evil")],

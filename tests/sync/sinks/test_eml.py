@@ -61,10 +61,7 @@ def test_html_is_html_and_nothing_is_nothing() -> None:
     html = _read(MessageDetail(body="<p>ü</p>", html_body=True))
     assert (html.get_content_type(), html.get_content()) == ("text/html", "<p>ü</p>\n")
     empty = _read(MessageDetail())
-    assert (empty.get_content(), empty.keys()) == (
-        "\n",
-        ["MIME-Version", "Content-Type", "Content-Transfer-Encoding"],
-    )
+    assert (empty.get_content(), empty.keys()) == ("\n", ["MIME-Version", "Content-Type", "Content-Transfer-Encoding"])
 
 
 def test_the_same_message_has_the_same_bytes() -> None:
