@@ -13,7 +13,7 @@ import pytest
 
 import directsuite as ds
 from directsuite.jobs.signing import DocumentState, Folder, JobStoppedError, Pdf, TargetFolder
-from tests.jobs.signing.fragile_service import SIGNATURE_BYTES, Fault
+from tests.jobs.signing.fragile_service import Fault
 from tests.jobs.signing.job_factory import PDF_CONTENT, JobFactory, yield_pdfs
 from tests.waiting import wait_until
 
@@ -228,10 +228,3 @@ async def test_target_whose_parent_was_removed_stops_the_job(jobs: JobFactory, t
     (tmp_path / "parent").rmdir()
     with pytest.raises(JobStoppedError, match=rf"the target can't be written \({os.strerror(errno.ENOENT)}\)"):
         await job.run()
-
-
-async def test_only_documents_named_like_a_folder_fail(jobs: JobFactory) -> None:
-    (jobs.out / "a.pdf").mkdir(parents=True)
-    progress = await jobs.run("a.pdf", "b.pdf", f"{'c' * 300}.pdf", "b.pdf/d.pdf", concurrency=1)
-    assert (progress.done, progress.failed) == (1, 3)
-    assert (jobs.out / "b.pdf").read_bytes() == PDF_CONTENT + SIGNATURE_BYTES

@@ -240,12 +240,6 @@ async def test_pause_starts_nothing_and_drain_ends_run(jobs: JobFactory) -> None
     assert states[DocumentState.SIGNING] == states[DocumentState.SAVED] == states[DocumentState.SIGNED] == 0
 
 
-async def test_journal_is_claimed_by_its_signatures(jobs: JobFactory) -> None:
-    await jobs.run("a.pdf")
-    with pytest.raises(ds.ConfigurationError, match="belongs to a job with other signatures"):
-        await jobs.run("b.pdf", signatures=[ds.Signature(name="other")])
-
-
 async def test_undeleted_stored_document_is_deleted_later(jobs: JobFactory) -> None:
     jobs.service.faults = [None, None, Fault.NOT_SENT, Fault.NOT_SENT]
     assert (await jobs.run("a.pdf")).done == 1

@@ -164,13 +164,6 @@ async def test_staging_files_are_not_documents(jobs: JobFactory, tmp_path: Path)
     assert [each.name async for each in Folder(tmp_path / "year")] == ["january/ada.pdf"]
 
 
-@pytest.mark.parametrize("name", ["a \ud800.pdf", "b/.directsuite/c.pdf"])
-async def test_impossible_name_fails_its_document(name: str, jobs: JobFactory) -> None:
-    progress = await jobs.run(name, "b.pdf")
-    assert (progress.done, progress.failed) == (1, 1)
-    assert jobs.service.documents_created == 1
-
-
 @pytest.mark.parametrize(
     ("source", "signatures", "said"),
     [

@@ -77,22 +77,17 @@ async def test_loop_receives_the_results_of_retries(jobs: JobFactory) -> None:
     assert (await run).failed == 1
 
 
-async def test_error_of_the_run_follows_the_last_result(jobs: JobFactory) -> None:
+@pytest.mark.parametrize("by_another_task", [False, True])
+async def test_error_follows_the_last_result_where_the_job_was_started(by_another_task: bool, jobs: JobFactory) -> None:
     jobs.service.faults = [None] * 3 + [Fault.NOT_SENT] * 1000
     job = jobs.make_job(yield_pdfs("a.pdf", "b.pdf"), concurrency=1, max_outage=10)
     names = list[str]()
-    with pytest.raises(JobStoppedError, match="too long"):
+    run = asyncio.create_task(job.run()) if by_another_task else read_names(job, names)
+    if by_another_task:
         await read_names(job, names)
-    assert names == ["a.pdf"]
-
-
-async def test_error_of_another_task_is_raised_there(jobs: JobFactory) -> None:
-    jobs.service.faults = [None] * 3 + [Fault.NOT_SENT] * 1000
-    job = jobs.make_job(yield_pdfs("a.pdf", "b.pdf"), concurrency=1, max_outage=10)
-    run = asyncio.create_task(job.run())
-    assert await collect_names(job) == ["a.pdf"]
     with pytest.raises(JobStoppedError, match="too long"):
         await run
+    assert names == ["a.pdf"]
 
 
 async def test_slow_loop_delays_the_job(jobs: JobFactory) -> None:

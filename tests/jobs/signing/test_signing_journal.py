@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import attrs
@@ -56,7 +56,6 @@ async def test_each_document_has_an_entry_by_its_name(journals: Kept) -> None:
 
 async def test_staging_folder_of_a_lease_is_stable_and_unique(journals: Kept, tmp_path: Path) -> None:
     part = journals.lease.shard
-    assert journals.lease.shard == part
     assert part.isalnum()
     async with SigningJournal(tmp_path / "other.db") as other:
         others = other.lease.shard
@@ -103,18 +102,15 @@ async def test_failures_are_listed_and_reset(journals: Kept) -> None:
         if problem is not None:
             saved = _saved(entry, str(entry.number))
             await journals.lease.abandon(saved, at=0.0, then=DocumentState.FAILED, reason=problem)
-    assert await _problems(journals.operator.failures) == ["p", "q", "p"]
-    first = await journals.operator.failures(most=1)
-    assert [each.problem for each in await journals.operator.failures(after=first[0].number)] == ["q", "p"]
+    first, *others = await journals.operator.failures()
+    assert [each.problem for each in (first, *others)] == ["p", "q", "p"]
+    assert await journals.operator.failures(most=1) == [first]
+    assert await journals.operator.failures(after=first.number) == others
     assert await journals.operator.retry("p") == 2
-    assert await _problems(journals.operator.failures) == ["q"]
+    assert [each.problem for each in await journals.operator.failures()] == ["q"]
     assert await journals.operator.retry() == 1
     for entry in await journals.lease.entries(NAMES):
         assert (entry.state, entry.problem, entry.source_sha) == (DocumentState.NEW, None, None)
-
-
-async def _problems(failures: Callable[[], Awaitable[Sequence[SigningEntry]]]) -> list[str | None]:
-    return [each.problem for each in await failures()]
 
 
 async def test_journal_belongs_to_its_signatures(journals: Kept) -> None:
@@ -124,12 +120,12 @@ async def test_journal_belongs_to_its_signatures(journals: Kept) -> None:
         await journals.lease.claim("other")
 
 
-async def test_tally_works_without_a_claim(jobs: JobFactory) -> None:
-    assert await jobs.journal.read_claim() is None
+async def test_job_claims_its_journal(jobs: JobFactory) -> None:
     assert await jobs.journal.read_claim() is None
     await jobs.run("a.pdf")
     assert await jobs.journal.read_claim() == compute_signatures_digest(SIGNATURES)
-    assert compute_signatures_digest(SIGNATURES) != compute_signatures_digest([ds.Signature(name="T")])
+    with pytest.raises(ds.ConfigurationError, match="belongs to a job with other signatures"):
+        await jobs.run("b.pdf", signatures=[ds.Signature(name="other")])
 
 
 @pytest.mark.parametrize("where", [{}, {"conninfo": "host=h"}, {"path": "j.db", "job": "j"}])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 import sys
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +72,10 @@ async def test_suffix_in_capital_letters_is_accepted(pattern: str, url: str) -> 
     assert sorted([pdf.name async for pdf in StorageFolder(f"{url}/in", pattern)]) == names
 
 
+def replace_put(target: Any, put: Callable[[str, str], None], patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(target._files.__class__, "put_file", staticmethod(put))
+
+
 async def test_failed_put_leaves_no_output_and_next_run_continues(
     url: str, jobs: JobFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -86,8 +90,7 @@ async def test_failed_put_leaves_no_output_and_next_run_continues(
         raise ConnectionResetError(f"{remote} broke off")
 
     with monkeypatch.context() as patch:
-        kind: Any = target._files.__class__
-        patch.setattr(kind, "put_file", staticmethod(breaks))
+        replace_put(target, breaks, patch)
         with pytest.raises(JobStoppedError, match=r"the target can't be written \(ConnectionResetError\)") as stopped:
             await jobs.make_job(StorageFolder(f"{url}/in"), target=target).run()
     assert "Ada" not in repr(stopped.value.__cause__) + repr(stopped.value.__context__)
@@ -104,8 +107,7 @@ async def test_incomplete_upload_is_not_an_output(url: str, jobs: JobFactory, mo
     def short(local: str, remote: str) -> None:
         target._files.pipe_file(remote, PDF_CONTENT)
 
-    kind: Any = target._files.__class__
-    monkeypatch.setattr(kind, "put_file", staticmethod(short))
+    replace_put(target, short, monkeypatch)
     with pytest.raises(JobStoppedError, match=r"the target can't be written \(the uploaded file has the wrong size\)"):
         await jobs.make_job(StorageFolder(f"{url}/in"), target=target).run()
     assert (await jobs.journal.tally()).states == {DocumentState.SIGNING: 1}
@@ -151,7 +153,7 @@ async def test_missing_source_stops_job(url: str, jobs: JobFactory) -> None:
         await jobs.make_job(StorageFolder(f"{url}/nowhere"), target=StorageTarget(f"{url}/out")).run()
 
 
-async def test_fetched_files_are_removed(url: str, jobs: JobFactory, tmp_path: Path) -> None:
+async def test_fetched_files_are_removed(url: str, jobs: JobFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     put(f"{url}/in", ["a.pdf", "b.pdf"])
     seen = list[list[str]]()
     target = TargetFolder(jobs.out)
@@ -161,8 +163,7 @@ async def test_fetched_files_are_removed(url: str, jobs: JobFactory, tmp_path: P
         await keep(name, file)
         seen.append(sorted(each.name for each in (jobs.out / ".directsuite").rglob("*.source")))
 
-    changed: Any = target
-    changed.publish = looked
+    monkeypatch.setattr(target, "publish", looked)
     await jobs.make_job(StorageFolder(f"{url}/in"), target=target, concurrency=1).run()
     assert seen == [["1.source"], ["2.source"]]
     assert jobs.list_outputs() == ["a.pdf", "b.pdf"]

@@ -100,21 +100,15 @@ async def keep_and_crash(jobs: JobFactory, target: Target, content: bytes = PDF_
     assert (jobs.out / "a.pdf").read_bytes() == content + SIGNATURE_BYTES
 
 
-async def test_published_but_unrecorded_output_is_recognized(target: Target, jobs: JobFactory) -> None:
+@pytest.mark.parametrize("is_stored", [True, False], ids=["stored", "expired"])
+async def test_published_but_unrecorded_output_is_recognized(is_stored: bool, target: Target, jobs: JobFactory) -> None:
     await keep_and_crash(jobs, target)
-    assert (await jobs.run("a.pdf", target=target)).done == 1
-    assert jobs.service.request_counts.total() == 1
-    assert (jobs.out / "a.pdf").read_bytes() == PDF_CONTENT + SIGNATURE_BYTES
-    assert jobs.list_outputs() == ["a.pdf"]
-    [entry] = await jobs.journal.lease.entries(["a.pdf"])
-    assert entry.output_sha == compute_digest(PDF_CONTENT + SIGNATURE_BYTES)
-
-
-async def test_published_output_is_done_after_stored_document_expired(target: Target, jobs: JobFactory) -> None:
-    await keep_and_crash(jobs, target)
-    jobs.service.stored.clear()
+    if not is_stored:
+        jobs.service.stored.clear()
     assert (await jobs.run("a.pdf", target=target)).done == 1
     assert (jobs.service.documents_created, jobs.service.request_counts.total()) == (1, 1)
+    assert (jobs.out / "a.pdf").read_bytes() == PDF_CONTENT + SIGNATURE_BYTES
+    assert jobs.list_outputs() == ["a.pdf"]
     [entry] = await jobs.journal.lease.entries(["a.pdf"])
     assert entry.output_sha == compute_digest(PDF_CONTENT + SIGNATURE_BYTES)
 
@@ -130,14 +124,30 @@ async def test_output_replaced_before_recording_is_not_done(target: Target, jobs
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("overwrite", [False, True])
-@pytest.mark.parametrize("name", ["x" * 300 + ".pdf", "b/a.pdf"])
-async def test_impossible_name_is_not_signed(name: str, overwrite: bool, jobs: JobFactory) -> None:
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [
+        *((name, "does not allow a file of this name") for name in ("x" * 300 + ".pdf", "b/a.pdf", "a \ud800.pdf")),
+        ("ok.pdf/d.pdf", "does not allow a file of this name"),
+        ("b/.directsuite/c.pdf", "not a path below the target"),
+    ],
+)
+async def test_only_document_with_impossible_name_fails(
+    name: str, problem: str, overwrite: bool, jobs: JobFactory
+) -> None:
     target = TargetFolder(jobs.out, overwrite=overwrite)
     jobs.out.mkdir()
     (jobs.out / "b").write_bytes(b"a file")
-    assert (await jobs.run(name, target=target)).failed == 1
-    assert jobs.service.documents_created == 0
-    assert "the target does not allow a file of this name" in (await jobs.list_problems())[0]
+    progress = await jobs.run("ok.pdf", name, target=target, concurrency=1)
+    assert (progress.done, progress.failed) == (1, 1)
+    assert jobs.service.documents_created == 1
+    assert problem in (await jobs.list_problems())[0]
+
+
+async def test_name_of_a_folder_is_a_name_conflict(jobs: JobFactory) -> None:
+    (jobs.out / "a.pdf").mkdir(parents=True)
+    assert (await jobs.run("a.pdf")).failed == 1
+    assert await jobs.list_problems() == [DocumentProblem.NAME_CONFLICT.text]
 
 
 async def test_name_conflicts_do_not_stop_other_documents(jobs: JobFactory) -> None:
@@ -169,11 +179,8 @@ async def test_changed_document_is_signed_once_earlier_output_is_moved(target: T
     (jobs.out / "a.pdf").write_bytes(ADA)
     assert (await jobs.make_job(yield_pdfs("a.pdf", content=BOB), target=target).run_failed()).failed == 1
     (jobs.out / "a.pdf").unlink()
-    assert (
-        await jobs.make_job(yield_pdfs("a.pdf", content=BOB), target=target).run_failed(
-            DocumentProblem.NAME_CONFLICT.text
-        )
-    ).done == 1
+    again = jobs.make_job(yield_pdfs("a.pdf", content=BOB), target=target)
+    assert (await again.run_failed(DocumentProblem.NAME_CONFLICT.text)).done == 1
     assert (jobs.out / "a.pdf").read_bytes() == BOB + SIGNATURE_BYTES
     assert (jobs.out / "earlier.pdf").read_bytes() == ADA + SIGNATURE_BYTES
 
