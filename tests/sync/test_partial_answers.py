@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import attrs
 import pytest
@@ -21,11 +22,13 @@ import pytest
 from directsuite.durable.database import Transaction
 from directsuite.errors import ResponseDecodeError, ServerError
 from directsuite.messaging.models import MessageDetail
-from directsuite.sync import Change, Kind, SqliteStore, fetch
+from directsuite.sync import Change, Deliver, Kind, SqliteStore, fetch
 from directsuite.sync.model import RoundReport
 from directsuite.sync.remote import Remote, UidListing
 from directsuite.sync.round import MailboxRounds
+from directsuite.sync.store import Store
 from tests.integration.scenario import SleepDrivenClock
+from tests.sync.test_sqlite_store import MAILBOX
 
 HOUR, DAY = 3_600_000, 86_400_000
 NEW_YEAR = datetime(2026, 1, 1, tzinfo=UTC)
@@ -105,6 +108,12 @@ class RecordedChanges(list[tuple[Kind, str, int]]):
         self.extend((each.kind, each.key.folder, each.key.uid) for each in changes)
 
 
+def make_rounds(server: FakeServer, store: Store, deliver: Deliver | None = None, **options: Any) -> MailboxRounds:
+    given: dict[str, Any] = {"clock": SleepDrivenClock(), "now_ms": lambda: 1000} | options
+    folders = sorted(server.folders_by_name)
+    return MailboxRounds(server, store, name=MAILBOX, folders=folders, deliver=deliver, **given)
+
+
 @attrs.define(slots=False)
 class SyncScenario:
     server: FakeServer
@@ -114,15 +123,7 @@ class SyncScenario:
     now_ms: int = 1000
 
     def __attrs_post_init__(self) -> None:
-        self.rounds = MailboxRounds(
-            self.server,
-            self.store,
-            name="alice@direct.example.test",
-            folders=sorted(self.server.folders_by_name),
-            deliver=self.changes,
-            clock=self.clock,
-            now_ms=lambda: self.now_ms,
-        )
+        self.rounds = make_rounds(self.server, self.store, self.changes, clock=self.clock, now_ms=lambda: self.now_ms)
 
     async def run_rounds(self, count: int) -> list[RoundReport]:
         return [await self.rounds.run_round() for _ in range(count)]
@@ -255,15 +256,7 @@ class SlowSink:
 async def test_the_next_round_waits_for_the_commit_of_a_cancelled_one(tmp_path: Path) -> None:
     sink = SlowSink()
     async with SqliteStore(tmp_path / "sync.db", sink=sink) as store:
-        rounds = MailboxRounds(
-            FakeServer({"INBOX": make_messages(1, 10)}),
-            store,
-            name="alice@direct.example.test",
-            folders=["INBOX"],
-            deliver=None,
-            clock=SleepDrivenClock(),
-            now_ms=lambda: 1000,
-        )
+        rounds = make_rounds(FakeServer({"INBOX": make_messages(1, 10)}), store)
         broken_off = asyncio.create_task(rounds.run_round())
         await asyncio.to_thread(sink.begun.wait)
         broken_off.cancel()

@@ -9,7 +9,7 @@ import attrs
 import pytest
 
 from directsuite.errors import AuthenticationError
-from directsuite.sync import Change, MaildirSink, SqliteStore, Synchronizer, SyncStatus, fetch
+from directsuite.sync import Change, MaildirSink, SqliteStore, SyncStatus, fetch
 from directsuite.sync.remote import Remote
 from directsuite.sync.sinks.maildir import build_mailbox_dir
 from tests.integration.scenario import ALICE, Scenario
@@ -26,14 +26,10 @@ class ReadStates:
         self.states.update({get_subject(change): change.is_read for change in changes})
 
 
-def _synchronizer(scenario: Scenario, store: SqliteStore, sink: ReadStates | MaildirSink) -> Synchronizer:
-    return make_sync(scenario, store, sink)
-
-
 async def test_read_messages_are_not_delivered_as_new(scenario: Scenario, tmp_path: Path, store: SqliteStore) -> None:
     uids = await scenario.deliver("one", "two", "three")
     await scenario.box.mark_messages_as_read_by_uids("INBOX", uids[:2])
-    await _synchronizer(scenario, store, MaildirSink(tmp_path)).once()
+    await make_sync(scenario, store, MaildirSink(tmp_path)).once()
     found = {path: path.read_bytes() for path in list_files(tmp_path / build_mailbox_dir(ALICE))}
     assert sorted(path.parent.name for path in found) == ["cur", "cur", "new"]
     for path, content in found.items():
@@ -41,11 +37,12 @@ async def test_read_messages_are_not_delivered_as_new(scenario: Scenario, tmp_pa
         assert (path.parent.name, path.name.partition(".eml")[2]) == (("new", "") if is_unread else ("cur", ":2,S"))
 
 
-async def test_a_folder_without_unread_messages_costs_one_request(scenario: Scenario, store: SqliteStore) -> None:
-    sink, heard = ReadStates(), EventCounter()
-    scenario.suite.add_listener(heard)
+async def test_a_folder_without_unread_messages_costs_one_request(
+    scenario: Scenario, store: SqliteStore, heard: EventCounter
+) -> None:
+    sink = ReadStates()
     await scenario.box.mark_messages_as_read_by_uids("INBOX", await scenario.deliver("one", "two"))
-    sync = _synchronizer(scenario, store, sink)
+    sync = make_sync(scenario, store, sink)
     await sync.once()
     await sync.once()
     assert sink.states == {"one": True, "two": True}
@@ -56,10 +53,11 @@ async def test_a_folder_without_unread_messages_costs_one_request(scenario: Scen
     assert (heard.requests["GetUnreadMessageCount"], heard.requests["GetUnreadMessages"]) == (2, 1)
 
 
-async def test_the_read_state_is_unknown_if_many_are_unread(scenario: Scenario, store: SqliteStore) -> None:
-    sink, heard = ReadStates(), EventCounter()
-    scenario.suite.add_listener(heard)
-    sync = _synchronizer(scenario, store, sink)
+async def test_the_read_state_is_unknown_if_many_are_unread(
+    scenario: Scenario, store: SqliteStore, heard: EventCounter
+) -> None:
+    sink = ReadStates()
+    sync = make_sync(scenario, store, sink)
     await scenario.deliver("one", "two")
     await sync.once()
     assert sink.states == {"one": False, "two": False}
@@ -70,11 +68,12 @@ async def test_the_read_state_is_unknown_if_many_are_unread(scenario: Scenario, 
     assert heard.requests["GetUnreadMessages"] == 0
 
 
-async def test_the_read_state_is_not_requested_for_other_sinks(scenario: Scenario, store: SqliteStore) -> None:
-    sink, heard = ReadStates(needs_read_state=False), EventCounter()
-    scenario.suite.add_listener(heard)
+async def test_the_read_state_is_not_requested_for_other_sinks(
+    scenario: Scenario, store: SqliteStore, heard: EventCounter
+) -> None:
+    sink = ReadStates(needs_read_state=False)
     await scenario.deliver("one")
-    await _synchronizer(scenario, store, sink).once()
+    await make_sync(scenario, store, sink).once()
     assert sink.states == {"one": None}
     assert heard.requests["GetUnreadMessageCount"] == 0
 
@@ -88,22 +87,21 @@ async def test_a_service_without_the_read_state_is_synchronised(
     sink = ReadStates()
     await scenario.deliver("one")
     scenario.sandbox.inject_fault(operation, "status", status=status, times=None)
-    progress = await _synchronizer(scenario, store, sink).once()
+    progress = await make_sync(scenario, store, sink).once()
     assert progress[ALICE].status is SyncStatus.UP_TO_DATE
     assert sink.states == {"one": None}
 
 
 async def test_a_rejected_password_is_not_sent_again(
-    scenario: Scenario, monkeypatch: pytest.MonkeyPatch, store: SqliteStore
+    scenario: Scenario, monkeypatch: pytest.MonkeyPatch, store: SqliteStore, heard: EventCounter
 ) -> None:
     async def rejected(*_: object) -> None:
         raise AuthenticationError("wrong", status=200, code=1)
 
     monkeypatch.setattr(Remote, "list_unread_uids", rejected)
     await scenario.deliver("one")
-    sink, heard = ReadStates(), EventCounter()
-    scenario.suite.add_listener(heard)
-    progress = await _synchronizer(scenario, store, sink).once()
+    sink = ReadStates()
+    progress = await make_sync(scenario, store, sink).once()
     assert progress[ALICE].status is SyncStatus.FAILING
     assert heard.requests["GetMessagesByUIDs"] == 0
 
@@ -132,5 +130,5 @@ async def test_later_rounds_of_the_first_synchronisation_know_it(
     await scenario.box.mark_messages_as_read_by_uids("INBOX", uids[1:])
     monkeypatch.setattr(fetch, "MIN_BATCHES_PER_ROUND", 1)
     monkeypatch.setattr(fetch, "MAX_BATCH_MESSAGES", 2)  # in each round
-    await _synchronizer(scenario, store, sink).once()
+    await make_sync(scenario, store, sink).once()
     assert sink.states == {"one": False, "two": True, "three": True, "four": True}

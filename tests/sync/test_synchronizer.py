@@ -85,10 +85,11 @@ class EventCounter:
                 pass
 
 
-async def test_mail_is_delivered_once_and_an_idle_poll_is_one_request(scenario: Scenario, store: SqliteStore) -> None:
-    told, heard = RecordingSink(), EventCounter()
+async def test_mail_is_delivered_once_and_an_idle_poll_is_one_request(
+    scenario: Scenario, store: SqliteStore, heard: EventCounter
+) -> None:
+    told = RecordingSink()
     await scenario.deliver("one", "two", "three")
-    scenario.suite.add_listener(heard)
     sync = make_sync(scenario, store, told)
     await sync.once()
     assert told.subjects == [("new", "one"), ("new", "two"), ("new", "three")]
@@ -348,9 +349,10 @@ async def test_changes_are_rejected_if_deliver_was_given(scenario: Scenario, sto
         sync.changes()
 
 
-async def test_repr_shows_no_mailbox_folder_or_subject(scenario: Scenario, store: SqliteStore) -> None:
-    told, heard = RecordingSink(), EventCounter()
-    scenario.suite.add_listener(heard)
+async def test_repr_shows_no_mailbox_folder_or_subject(
+    scenario: Scenario, store: SqliteStore, heard: EventCounter
+) -> None:
+    told = RecordingSink()
     await scenario.deliver("biopsy")
     sync = make_sync(scenario, store, told)
     status = await sync.once()

@@ -26,11 +26,10 @@ from directsuite.sync.model import (
     StoredFolder,
 )
 from directsuite.sync.postgres import PostgresStore
-from directsuite.sync.round import MailboxRounds
 from directsuite.sync.store import MEMORY, SqliteStore, Store
 from tests.integration.scenario import SleepDrivenClock
 from tests.statements import sql
-from tests.sync.test_partial_answers import FakeServer, make_message, make_messages
+from tests.sync.test_partial_answers import FakeServer, make_message, make_messages, make_rounds
 from tests.sync.test_sqlite_store import MAILBOX
 from tests.sync.test_sqlite_store import make_new_change as new
 from tests.sync.test_sqlite_store import make_row as row
@@ -90,11 +89,8 @@ async def inbox(store: Store, lease: Lease) -> StoredFolder:
 
 
 async def test_a_change_that_the_stores_sink_rejects_delays_no_other(store: Store, scenario: StoreScenario) -> None:
-    server = FakeServer({"INBOX": make_messages(1, 10)})
-    clock, now = SleepDrivenClock(), [0]
-    rounds = MailboxRounds(
-        server, store, name=MAILBOX, folders=["INBOX"], deliver=None, clock=clock, now_ms=lambda: now[0]
-    )
+    server, now = FakeServer({"INBOX": make_messages(1, 10)}), [0]
+    rounds = make_rounds(server, store, now_ms=lambda: now[0])
     scenario.sink.rejected_key = f"{MAILBOX}/INBOX/1/4"
     report = await rounds.run_round()
     assert (report.quarantined, report.failed_folders) == (1, {})
@@ -128,15 +124,7 @@ async def test_a_change_that_the_stores_sink_rejects_delays_no_other(store: Stor
 async def test_a_message_with_any_size_is_stored(store: Store, scenario: StoreScenario, size: int) -> None:
     server = FakeServer({"INBOX": {1: attrs.evolve(make_message(1), size=size), 2: make_message(2)}})
     clock = SleepDrivenClock()
-    rounds = MailboxRounds(
-        server,
-        store,
-        name=MAILBOX,
-        folders=["INBOX"],
-        deliver=None,
-        clock=clock,
-        now_ms=lambda: round(clock.now * 1000),
-    )
+    rounds = make_rounds(server, store, clock=clock, now_ms=lambda: round(clock.now * 1000))
     assert not (await rounds.run_round()).failed_folders
     del server.folders_by_name["INBOX"][2]
     for _ in range(2):
