@@ -18,17 +18,16 @@ from pathlib import Path
 
 import attrs
 
-from directsuite.jobs.signing import DocumentState, SigningJournal
+from directsuite.jobs.signing import DocumentState
 from directsuite.sandbox.server import Sandbox
 from tests.integration.documents import make_consent_form
-from tests.jobs.signing.killing.worker import JOURNAL
+from tests.jobs.signing.killing import worker
 
 SEED = 11
-_SIGNATURES_BETWEEN_KILLS = (
-    4  # signatures between two kills. With fewer, a busy machine would abandon the same documents again and again
-)
+_SIGNATURES_BETWEEN_KILLS = 4
+"""With fewer, a busy machine would abandon the same documents again and again."""
 _POLL_SECONDS = 0.05
-ROOT = Path(__file__).resolve().parents[4]
+_ROOT = Path(__file__).resolve().parents[4]
 
 
 @attrs.frozen(kw_only=True)
@@ -68,7 +67,7 @@ async def sign_despite_kills(documents: int, seconds: tuple[float, float], folde
         took = time.monotonic() - began
         asked = Counter(str(each["subject"]) for each in await sandbox.ledger("MultiSignAndPull"))
         saved = len(await sandbox.ledger("Save"))
-    async with SigningJournal(folder / JOURNAL) as journal:
+    async with worker.make_journal(folder, None) as journal:
         tally = await journal.tally()
         entries = await journal.lease.entries([f"{number}.pdf" for number in range(documents)])
     outputs = {file.name: file for file in (folder / "out").iterdir()}
@@ -90,30 +89,32 @@ async def sign_despite_kills(documents: int, seconds: tuple[float, float], folde
     )
 
 
-async def _start_worker(sandbox: Sandbox, folder: Path) -> asyncio.subprocess.Process:
-    command = (sys.executable, "-m", "tests.jobs.signing.killing.worker", sandbox.signing_url, str(folder))
-    environment = os.environ | {"DIRECTSUITE_TOKEN": sandbox.environment["DIRECTSUITE_TOKEN"]}
-    return await asyncio.create_subprocess_exec(*command, cwd=ROOT, env=environment, stdout=PIPE, stderr=PIPE)
+async def start_worker(sandbox: Sandbox, folder: Path, **environment: str) -> asyncio.subprocess.Process:
+    """Start a worker, and wait until it begins to sign."""
+    command = (sys.executable, "-m", worker.__name__, sandbox.signing_url, str(folder))
+    environment = os.environ | {"DIRECTSUITE_TOKEN": sandbox.environment["DIRECTSUITE_TOKEN"]} | environment
+    process = await asyncio.create_subprocess_exec(*command, cwd=_ROOT, env=environment, stdout=PIPE, stderr=PIPE)
+    assert process.stdout is not None
+    await process.stdout.readline()
+    return process
 
 
 async def _run_until_done(sandbox: Sandbox, folder: Path, seconds: tuple[float, float]) -> int:
     """Start workers and kill each, until one finishes. Return the number of kills."""
     dice, kills = random.Random(SEED), 0
     while True:
-        worker = await _start_worker(sandbox, folder)
-        assert worker.stdout is not None
-        await worker.stdout.readline()
-        ending = asyncio.create_task(worker.communicate())
+        process = await start_worker(sandbox, folder)
+        ending = asyncio.create_task(process.communicate())
         signed = await _count_signed(sandbox)
         await asyncio.wait([ending], timeout=dice.uniform(*seconds))
         while not ending.done() and await _count_signed(sandbox) < signed + _SIGNATURES_BETWEEN_KILLS:
             await asyncio.wait([ending], timeout=_POLL_SECONDS)
         with contextlib.suppress(ProcessLookupError):  # it ended without being killed
-            worker.kill()
+            process.kill()
         _, errors = await ending
-        if worker.returncode == 0:
+        if process.returncode == 0:
             return kills
-        assert worker.returncode == -signal.SIGKILL, errors.decode()
+        assert process.returncode == -signal.SIGKILL, errors.decode()
         kills += 1
 
 

@@ -9,25 +9,23 @@ import asyncio
 import contextlib
 import hashlib
 import logging
-import os
 import random
 import shutil
 import signal
 import sys
-from asyncio.subprocess import PIPE, Process
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
-from directsuite.jobs.signing import DocumentState, SigningJournal
+from directsuite.jobs.signing import DocumentState
 from directsuite.sandbox.server import Sandbox
 from tests.integration.documents import make_consent_form
-from tests.jobs.signing.killing.experiment import ROOT, count_pdfsig_signatures
+from tests.jobs.signing.killing.experiment import count_pdfsig_signatures, start_worker
+from tests.jobs.signing.killing.worker import CONNINFO, make_journal
 from tests.statements import sql
 
 pytest.importorskip("psycopg", reason="psycopg isn't installed: the extra 'fleet' brings it")
-from tests.jobs.signing.killing.fleet_worker import BATCH_SIZE, CONNINFO, JOB
 
 pytestmark = [pytest.mark.process, pytest.mark.usefixtures("without_coverage")]
 
@@ -35,20 +33,10 @@ WORKERS, SEED = 3, 11
 _LOG = logging.getLogger(__name__)
 
 
-async def _begun(sandbox: Sandbox, folder: Path, conninfo: str) -> Process:
-    command = (sys.executable, "-m", "tests.jobs.signing.killing.fleet_worker", sandbox.signing_url, str(folder))
-    token = sandbox.environment["DIRECTSUITE_TOKEN"]
-    environment = os.environ | {"DIRECTSUITE_TOKEN": token, CONNINFO: conninfo}
-    worker = await asyncio.create_subprocess_exec(*command, cwd=ROOT, env=environment, stdout=PIPE, stderr=PIPE)
-    assert worker.stdout is not None
-    await worker.stdout.readline()
-    return worker
-
-
 async def _signed_in_spite_of_all(sandbox: Sandbox, folder: Path, conninfo: str, seconds: float, kills: int) -> None:
     """Run workers until the job is finished. Some are killed and replaced, others suspended for a while."""
     dice = random.Random(SEED)
-    workers = [await _begun(sandbox, folder, conninfo) for _ in range(WORKERS)]
+    workers = [await start_worker(sandbox, folder, **{CONNINFO: conninfo}) for _ in range(WORKERS)]
     try:
         for _ in range(kills):
             victim, hanging = dice.sample(range(WORKERS), 2)
@@ -57,7 +45,7 @@ async def _signed_in_spite_of_all(sandbox: Sandbox, folder: Path, conninfo: str,
             with contextlib.suppress(ProcessLookupError):
                 workers[victim].kill()
             await workers[victim].communicate()
-            workers[victim] = await _begun(sandbox, folder, conninfo)
+            workers[victim] = await start_worker(sandbox, folder, **{CONNINFO: conninfo})
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(workers[victim].wait(), dice.uniform(seconds, 2 * seconds))
             with contextlib.suppress(ProcessLookupError):
@@ -84,7 +72,7 @@ async def test_each_output_verifies_and_agrees_with_the_journal(
     (tmp_path / "in").mkdir()
     for name in names:
         (tmp_path / "in" / name).write_bytes(make_consent_form())
-    async with SigningJournal(conninfo=conninfo, job=JOB, chunk=BATCH_SIZE) as journal, Sandbox() as sandbox:
+    async with make_journal(tmp_path, conninfo) as journal, Sandbox() as sandbox:
         assert await journal.add(names) == documents
         await _signed_in_spite_of_all(sandbox, tmp_path, conninfo, seconds, kills)
         asked = Counter(str(each["subject"]) for each in await sandbox.ledger("MultiSignAndPull"))
