@@ -16,7 +16,6 @@ from tests.jobs.delivery.trackers import (
     collect_changes,
     list_statuses,
 )
-from tests.waiting import wait_until
 
 
 async def test_committed_add_is_followed_though_cancelled(
@@ -33,14 +32,12 @@ async def test_committed_add_is_followed_though_cancelled(
 async def test_committed_add_wakes_waiting_loop_though_cancelled(
     tracker: DeliveryTracker, trackers: TrackerFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    trackers.clinic.time.hold()
-    loop = asyncio.create_task(anext(tracker.changes(endless=True)))
-    await wait_until(lambda: len(trackers.clinic.time.sleeps) == 1)
-    smtp_id = await trackers.clinic.send(DELIVERED_RECIPIENT)
-    cancel_after("add", monkeypatch)
-    await cancelled(tracker.add(smtp_id))
-    async with asyncio.timeout(5):
-        assert (await loop).smtp_id == smtp_id
+    async with trackers.wait_in_loop(tracker) as loop:
+        smtp_id = await trackers.clinic.send(DELIVERED_RECIPIENT)
+        cancel_after("add", monkeypatch)
+        await cancelled(tracker.add(smtp_id))
+        async with asyncio.timeout(5):
+            assert (await loop).smtp_id == smtp_id
 
 
 @pytest.mark.parametrize(

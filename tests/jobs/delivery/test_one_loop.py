@@ -26,14 +26,9 @@ async def test_second_loop_is_rejected_during_a_request(tracker: DeliveryTracker
 
 
 async def test_loop_of_another_tracker_is_rejected_while_one_waits(trackers: TrackerFactory) -> None:
-    async with trackers.make_journal() as journal:
-        trackers.clinic.time.hold()
-        loop = asyncio.create_task(anext(trackers.make_tracker(journal).changes(endless=True)))
-        await wait_until(lambda: len(trackers.clinic.time.sleeps) == 1)
+    async with trackers.make_journal() as journal, trackers.wait_in_loop(trackers.make_tracker(journal)):
         with pytest.raises(AnotherLoopError):
             await anext(trackers.make_tracker(journal).changes())
-        loop.cancel()
-        await asyncio.wait([loop])
 
 
 async def test_second_loop_is_rejected_while_first_is_in_its_body(trackers: TrackerFactory) -> None:

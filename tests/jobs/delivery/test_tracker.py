@@ -70,43 +70,31 @@ async def test_acknowledged_change_is_not_yielded_again(tracker: DeliveryTracker
 
 @pytest.mark.parametrize("by_another", [False, True])
 async def test_added_message_wakes_waiting_loop(by_another: bool, trackers: TrackerFactory) -> None:
-    time = trackers.clinic.time
     async with trackers.make_journal() as journal:
         tracker = trackers.make_tracker(journal)
-        time.hold()
-        loop = asyncio.create_task(anext(tracker.changes(endless=True)))
-        await wait_until(lambda: len(time.sleeps) == 1)
-        adding = trackers.make_tracker(journal) if by_another else tracker
-        await adding.add(await trackers.clinic.send(DELIVERED_RECIPIENT))
-        await wait_until(lambda: time.sleeps[1:] == [5])
-        loop.cancel()
-        await asyncio.wait([loop])
+        async with trackers.wait_in_loop(tracker):
+            adding = trackers.make_tracker(journal) if by_another else tracker
+            await adding.add(await trackers.clinic.send(DELIVERED_RECIPIENT))
+            await wait_until(lambda: trackers.clinic.time.sleeps[1:] == [5])
         assert await trackers.make_tracker(journal, trackers.clinic.suite.mailbox(BOB, PASSWORD)).followed() == []
 
 
 async def test_message_due_later_wakes_no_loop(tracker: DeliveryTracker, trackers: TrackerFactory) -> None:
-    time = trackers.clinic.time
     await tracker.add(await trackers.clinic.send(SLOW_RECIPIENT))
-    time.hold()
-    loop = asyncio.create_task(anext(tracker.changes(endless=True)))
-    await wait_until(lambda: time.sleeps == [5])
-    trackers.clinic.sandbox.clock.advance(timedelta(seconds=4))
-    for _ in range(3):
-        await tracker.add(await trackers.clinic.send(DELIVERED_RECIPIENT))
-    for _ in range(20):
-        await asyncio.to_thread(lambda: None)
-    assert time.sleeps == [5]
-    loop.cancel()
-    await asyncio.wait([loop])
+    async with trackers.wait_in_loop(tracker):
+        trackers.clinic.sandbox.clock.advance(timedelta(seconds=4))
+        for _ in range(3):
+            await tracker.add(await trackers.clinic.send(DELIVERED_RECIPIENT))
+        for _ in range(20):
+            await asyncio.to_thread(lambda: None)
+        assert trackers.clinic.time.sleeps == [5]
 
 
 async def test_closing_suite_wakes_waiting_loop(tracker: DeliveryTracker, trackers: TrackerFactory) -> None:
-    trackers.clinic.time.hold()
-    loop = asyncio.create_task(anext(tracker.changes(endless=True)))
-    await wait_until(lambda: len(trackers.clinic.time.sleeps) == 1)
-    await trackers.clinic.suite.aclose()
-    with pytest.raises(ds.ClosedError):
-        await loop
+    async with trackers.wait_in_loop(tracker) as loop:
+        await trackers.clinic.suite.aclose()
+        with pytest.raises(ds.ClosedError):
+            await loop
 
 
 async def test_failed_requests_are_retried_and_nothing_is_given_up(
@@ -227,14 +215,10 @@ async def test_adding_followed_message_does_not_reload_journal(
             return await followed(mailbox)
 
         monkeypatch.setattr(journal, "load", read)
-        trackers.clinic.time.hold()
-        loop = asyncio.create_task(anext(tracker.changes(endless=True)))
-        await wait_until(lambda: trackers.clinic.time.sleeps == [5])
-        for smtp_id in smtp_ids:
-            await tracker.add(smtp_id)
-            for _ in range(20):
-                await asyncio.to_thread(lambda: None)
-        assert len(reads) == 1
-        assert trackers.clinic.time.sleeps == [5]
-        loop.cancel()
-        await asyncio.wait([loop])
+        async with trackers.wait_in_loop(tracker):
+            for smtp_id in smtp_ids:
+                await tracker.add(smtp_id)
+                for _ in range(20):
+                    await asyncio.to_thread(lambda: None)
+            assert len(reads) == 1
+            assert trackers.clinic.time.sleeps == [5]

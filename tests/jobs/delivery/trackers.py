@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 import directsuite as ds
 from directsuite.jobs.delivery import DeliveryChange, DeliveryJournal, DeliveryTracker
 from tests.jobs.delivery.clinic import Clinic
+from tests.waiting import wait_until
 
 DELIVERED_RECIPIENT, SLOW_RECIPIENT = "deliver@hospital.example.test", "slow+30m@hospital.example.test"
 UNCONFIRMED_RECIPIENT, REJECTED_RECIPIENT = "nomdn@pharmacy.example.test", "nocert@hospital.example.test"
@@ -37,6 +39,16 @@ class TrackerFactory:
         """Open the journal, and yield the tracker of a new run of the program."""
         async with self.make_journal() as journal:
             yield self.make_tracker(journal, box, **options)
+
+    @asynccontextmanager
+    async def wait_in_loop(self, tracker: DeliveryTracker) -> AsyncGenerator[asyncio.Task[DeliveryChange]]:
+        """Hold the time, and start an endless loop, which sleeps. It is cancelled afterwards."""
+        self.clinic.time.hold()
+        loop = asyncio.create_task(anext(tracker.changes(endless=True)))
+        await wait_until(lambda: len(self.clinic.time.sleeps) == 1)
+        yield loop
+        loop.cancel()
+        await asyncio.wait([loop])
 
     @property
     def status_requests(self) -> int:

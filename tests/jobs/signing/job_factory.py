@@ -18,9 +18,10 @@ PDF_CONTENT = b"%PDF-1.7 %%EOF"
 TOO_LARGE = ds.ServiceError("too large", operation="Save", status=413, outcome=ds.Outcome.FAILED)
 
 
-async def yield_pdfs(*names: str, content: bytes = PDF_CONTENT) -> AsyncGenerator[Pdf]:
-    for name in names:
-        yield Pdf(name, content)
+async def yield_pdfs(*documents: str | Pdf, content: bytes = PDF_CONTENT) -> AsyncGenerator[Pdf]:
+    """Yield the documents. Those given by name have the same content."""
+    for each in documents:
+        yield Pdf(each, content) if isinstance(each, str) else each
 
 
 class JobFactory:
@@ -38,9 +39,8 @@ class JobFactory:
             service, source, target, signatures, journal=self.journal, clock=self.clock, now=lambda: 0.0, **options
         )
 
-    async def run(self, *names: str, content: bytes = PDF_CONTENT, **options: Any) -> SigningProgress:
-        """Run a job of documents with these names."""
-        return await self.make_job(yield_pdfs(*names, content=content), **options).run()
+    async def run(self, *documents: str | Pdf, content: bytes = PDF_CONTENT, **options: Any) -> SigningProgress:
+        return await self.make_job(yield_pdfs(*documents, content=content), **options).run()
 
     async def list_problems(self) -> list[str]:
         """Return the problems of the failed documents."""

@@ -12,7 +12,7 @@ import pytest
 import directsuite as ds
 from directsuite.jobs.signing import DocumentState, JobStoppedError, Pdf
 from tests.jobs.signing.fragile_service import SIGNATURE_BYTES, Fault
-from tests.jobs.signing.job_factory import PDF_CONTENT, JobFactory
+from tests.jobs.signing.job_factory import PDF_CONTENT, JobFactory, yield_pdfs
 from tests.waiting import wait_until
 
 NAMES = [f"{number}.pdf" for number in range(30)]
@@ -153,12 +153,9 @@ async def test_only_denied_document_fails_if_others_are_signed(
             signed = job.progress.done
             raise DENIED
 
-    async def source() -> AsyncGenerator[Pdf]:
-        for number, name in enumerate(NAMES[:documents]):
-            yield Pdf(name, denied if number == 4 else PDF_CONTENT)
-
     jobs.service.before = {"save": deny_one}
-    job = jobs.make_job(source(), concurrency=concurrency)
+    source = yield_pdfs(*NAMES[:4], Pdf(NAMES[4], denied), *NAMES[5:documents])
+    job = jobs.make_job(source, concurrency=concurrency)
     progress = await job.run()
     assert (progress.done, progress.failed) == (documents - 1, 1)
     [failed] = await jobs.journal.failures()

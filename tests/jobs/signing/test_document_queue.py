@@ -44,11 +44,7 @@ async def test_source_of_a_published_document_is_ignored(becomes: str, jobs: Job
         file.write_bytes(PDF_CONTENT + b" other")
     else:
         file.unlink()
-
-    async def source() -> AsyncGenerator[Pdf]:
-        yield Pdf("a.pdf", file)
-
-    progress = await jobs.make_job(source()).run()
+    progress = await jobs.run(Pdf("a.pdf", file))
     assert (progress.done, progress.failed) == (1, 0)
     assert (jobs.out / "a.pdf").read_bytes() == PDF_CONTENT + SIGNATURE_BYTES
     assert jobs.service.stored == {}

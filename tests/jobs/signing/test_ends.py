@@ -146,11 +146,7 @@ async def test_cancelled_run_leaves_documents_to_next_run(jobs: JobFactory) -> N
         await asyncio.Event().wait()
         return PDF_CONTENT
 
-    async def source() -> AsyncGenerator[Pdf]:
-        yield Pdf("a.pdf", PDF_CONTENT)
-        yield Pdf("b.pdf", content)
-
-    job = jobs.make_job(source())
+    job = jobs.make_job(yield_pdfs("a.pdf", Pdf("b.pdf", content)))
     running = asyncio.create_task(job.run())
     await asked.wait()
     await wait_until(lambda: job.progress.done == 1)
@@ -175,13 +171,9 @@ async def test_document_that_fails_service_does_not_block_others(concurrency: in
             await wait_until(lambda: job.progress.done >= min(30, 9 + 3 * tries))
             raise ds.ServerError("it fails", operation="Save", status=500)
 
-    async def source() -> AsyncGenerator[Pdf]:
-        yield Pdf("poison.pdf", poison)
-        for number in range(30):
-            yield Pdf(f"{number}.pdf", PDF_CONTENT)
-
     jobs.service.before = {"save": fail_with_poison}
-    job = jobs.make_job(source(), concurrency=concurrency)
+    source = yield_pdfs(Pdf("poison.pdf", poison), *(f"{number}.pdf" for number in range(30)))
+    job = jobs.make_job(source, concurrency=concurrency)
     progress = await job.run()
     assert (progress.done, progress.failed) == (30, 1)
     [failed] = await jobs.journal.failures()

@@ -7,7 +7,6 @@ import contextlib
 import logging
 import re
 from collections import defaultdict
-from collections.abc import AsyncGenerator
 from pathlib import Path
 
 import pytest
@@ -160,10 +159,8 @@ async def test_files_that_are_not_pdfs_do_not_stop_job(jobs: JobFactory) -> None
 async def test_calls_for_one_document_are_a_group_in_the_log(
     jobs: JobFactory, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def yield_forms() -> AsyncGenerator[Pdf]:
-        contents = (make_consent_form(), b"%PDF-1.7 incomplete", b"no PDF", make_consent_form(), make_consent_form())
-        for number, content in enumerate(contents, start=1):
-            yield Pdf(f"{number}.pdf", content)
+    contents = (make_consent_form(), b"%PDF-1.7 incomplete", b"no PDF", make_consent_form(), make_consent_form())
+    forms = yield_pdfs(*(Pdf(f"{number}.pdf", content) for number, content in enumerate(contents, start=1)))
 
     def choose_signatures(pdf: Pdf) -> list[ds.Signature]:
         return [ds.Signature(name="patient" if pdf.name == "5.pdf" else "S")]  # "patient" is a text field
@@ -172,7 +169,7 @@ async def test_calls_for_one_document_are_a_group_in_the_log(
     finished = list[CallFinished]()
     async with Sandbox() as sandbox, ds.DirectSuite.from_env(sandbox.environment) as suite:
         suite.add_listener(lambda event: finished.append(event) if isinstance(event, CallFinished) else None)
-        job = jobs.make_job(yield_forms(), service=suite.signing, signatures=choose_signatures)
+        job = jobs.make_job(forms, service=suite.signing, signatures=choose_signatures)
         groups = {result.name: result.group async for result in job.results()}
     operations = defaultdict[int | None, list[str]](list)
     for event in finished:

@@ -27,12 +27,6 @@ def failing(error: Exception) -> Callable[[], Awaitable[bytes]]:
     return read
 
 
-async def one_of(name: str, content: Any, *others: str) -> AsyncGenerator[Pdf]:
-    yield Pdf(name, content)
-    for each in others:
-        yield Pdf(each, PDF_CONTENT)
-
-
 @pytest.mark.parametrize(
     ("error", "number"),
     [
@@ -43,7 +37,7 @@ async def one_of(name: str, content: Any, *others: str) -> AsyncGenerator[Pdf]:
     ],
 )
 async def test_only_unreadable_document_fails(error: Exception, number: int, jobs: JobFactory) -> None:
-    progress = await jobs.make_job(one_of("a.pdf", failing(error), "b.pdf")).run()
+    progress = await jobs.run(Pdf("a.pdf", failing(error)), "b.pdf")
     assert (progress.done, progress.failed) == (1, 1)
     assert await jobs.list_problems() == [f"it can't be read ({os.strerror(number)})"]
 
@@ -60,7 +54,7 @@ async def test_failing_source_is_retried(error: OSError, jobs: JobFactory) -> No
             raise faults.pop()
         return PDF_CONTENT
 
-    assert (await jobs.make_job(one_of("a.pdf", read)).run()).done == 1
+    assert (await jobs.run(Pdf("a.pdf", read))).done == 1
     assert jobs.clock.slept == [1, 2, 4, 8, 16, 32]
 
 
@@ -69,7 +63,7 @@ async def test_failing_source_is_retried(error: OSError, jobs: JobFactory) -> No
 @pytest.mark.parametrize("error", TROUBLE)
 async def test_unreadable_document_does_not_block_others(error: OSError, concurrency: int, jobs: JobFactory) -> None:
     others = [f"{number}.pdf" for number in range(20)]
-    progress = await jobs.make_job(one_of("a.pdf", failing(error), *others), concurrency=concurrency).run()
+    progress = await jobs.run(Pdf("a.pdf", failing(error)), *others, concurrency=concurrency)
     assert (progress.done, progress.failed) == (20, 1)
     [failed] = await jobs.journal.failures()
     assert failed.problem is not None
@@ -78,12 +72,8 @@ async def test_unreadable_document_does_not_block_others(error: OSError, concurr
 
 
 async def test_permanently_failing_source_stops_job_early(jobs: JobFactory) -> None:
-    async def source() -> AsyncGenerator[Pdf]:
-        for number in range(100):
-            yield Pdf(f"{number}.pdf", failing(TimeoutError()))
-
     with pytest.raises(JobStoppedError, match=r"20 documents failed one after the other.*can't be read"):
-        await jobs.make_job(source(), concurrency=2).run()
+        await jobs.run(*(Pdf(f"{number}.pdf", failing(TimeoutError())) for number in range(100)), concurrency=2)
     assert len(await jobs.journal.failures()) < 25
 
 
@@ -95,7 +85,7 @@ async def test_cancelled_source_function_fails_its_document(concurrency: int, jo
         await fetching
         return PDF_CONTENT
 
-    progress = await jobs.make_job(one_of("a.pdf", cancelled, "b.pdf", "c.pdf"), concurrency=concurrency).run()
+    progress = await jobs.run(Pdf("a.pdf", cancelled), "b.pdf", "c.pdf", concurrency=concurrency)
     assert (progress.done, progress.failed) == (2, 1)
     assert await jobs.list_problems() == ["it can't be read (it was cancelled)"]
 
@@ -117,7 +107,7 @@ async def test_file_that_disappears_during_save_fails_its_document(jobs: JobFact
     file = tmp_path / "a.pdf"
     file.write_bytes(PDF_CONTENT.rjust(MAX_IN_MEMORY_BYTES + 1))
     jobs.service.before = {"save": remove}
-    assert (await jobs.make_job(one_of("a.pdf", file)).run()).failed == 1
+    assert (await jobs.run(Pdf("a.pdf", file))).failed == 1
     assert await jobs.list_problems() == ["it can't be read (No such file or directory)"]
 
 
@@ -128,7 +118,7 @@ async def test_file_changed_before_second_save_is_not_signed(jobs: JobFactory, t
     file = tmp_path / "a.pdf"
     file.write_bytes(PDF_CONTENT)
     jobs.service.before, jobs.service.faults = {"download": change}, [None, Fault.REQUEST_LOST]
-    assert (await jobs.make_job(one_of("a.pdf", file)).run()).failed == 1
+    assert (await jobs.run(Pdf("a.pdf", file))).failed == 1
     assert await jobs.list_problems() == [DocumentProblem.SOURCE_CHANGED.text]
     assert jobs.service.documents_created == 1
 

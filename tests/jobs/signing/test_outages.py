@@ -13,7 +13,7 @@ from directsuite.jobs.signing import DocumentState, JobStoppedError, Pdf, Target
 from directsuite.jobs.signing.workflow import OutageTracker, RetryState
 from tests.integration.scenario import SleepDrivenClock
 from tests.jobs.signing.fragile_service import FragileService
-from tests.jobs.signing.job_factory import PDF_CONTENT, JobFactory
+from tests.jobs.signing.job_factory import PDF_CONTENT, JobFactory, yield_pdfs
 from tests.waiting import wait_until
 
 AWAY = ds.ServerError("the service failed", operation="Any", status=503, outcome=ds.Outcome.REJECTED)
@@ -58,12 +58,9 @@ async def test_outage_within_max_outage_fails_no_document(
             service.go_away()
         return PDF_CONTENT
 
-    async def source() -> AsyncGenerator[Pdf]:
-        yield Pdf("a.pdf", content)
-        yield Pdf("b.pdf", PDF_CONTENT)
-
     monkeypatch.setattr(target, "publish", publish_in_outage)
-    job = jobs.make_job(source(), service=service, target=target, concurrency=2)
+    source = yield_pdfs(Pdf("a.pdf", content), "b.pdf")
+    job = jobs.make_job(source, service=service, target=target, concurrency=2)
     progress = await job.run()
     assert (progress.done, progress.failed, progress.trouble) == (2, 0, None)
     assert len(jobs.clock.slept) >= 8
@@ -100,12 +97,13 @@ def test_only_document_failing_alone_fails_at_max_outage() -> None:
 @pytest.mark.exhaustive(limit=2)
 @pytest.mark.parametrize(("documents", "bad"), [(2, 0), (2, 1), (12, 11), (100, 0), (100, 50), (100, 98)])
 async def test_document_that_always_fails_is_the_only_failure(documents: int, bad: int, jobs: JobFactory) -> None:
-    tries = 0
+    contents, tries = [PDF_CONTENT] * documents, 0
+    contents[bad] = b"%PDF bad %%EOF"
 
     async def fail_for_bad(pdf: bytes) -> None:
         """Fail for one document. The last of the others is signed while that one is retried."""
         nonlocal tries
-        if pdf == b"%PDF bad %%EOF":
+        if pdf == contents[bad]:
             tries += 1
             if tries > 1:
                 await wait_until(lambda: job.progress.done == documents - 1)
@@ -113,12 +111,8 @@ async def test_document_that_always_fails_is_the_only_failure(documents: int, ba
         if jobs.service.documents_created == documents - 2:
             await wait_until(lambda: bool(tries))
 
-    async def source() -> AsyncGenerator[Pdf]:
-        for number in range(documents):
-            yield Pdf(f"{number}.pdf", b"%PDF bad %%EOF" if number == bad else PDF_CONTENT)
-
     jobs.service.before = {"save": fail_for_bad}
-    job = jobs.make_job(source())
+    job = jobs.make_job(yield_pdfs(*(Pdf(f"{number}.pdf", content) for number, content in enumerate(contents))))
     progress = await job.run()
     assert (progress.done, progress.failed) == (documents - 1, 1)
     # The outage starts again when another document is done; the last pause is 60 s.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
@@ -225,11 +225,7 @@ async def test_drain_while_the_last_documents_are_in_progress_leaves_none(jobs: 
         await wait_until(lambda: job.progress.drained)
         return PDF_CONTENT
 
-    async def source() -> AsyncGenerator[Pdf]:
-        for name in ("a.pdf", "b.pdf", "c.pdf"):
-            yield Pdf(name, content)
-
-    job = jobs.make_job(source(), progress=_notify)
+    job = jobs.make_job(yield_pdfs(*(Pdf(name, content) for name in NAMES[:3])), progress=_notify)
     progress = await job.run()
     assert (progress.done, progress.total, progress.drained) == (3, 3, False)
 

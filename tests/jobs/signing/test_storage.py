@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 import sys
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,6 @@ from directsuite.jobs.signing import (
     DocumentState,
     Folder,
     JobStoppedError,
-    Pdf,
     StorageFolder,
     StorageTarget,
     TargetFolder,
@@ -137,12 +136,8 @@ async def test_object_store_without_list_permission_is_a_valid_target(
 
 
 async def test_missing_document_fails_with_a_problem_without_its_name(url: str, jobs: JobFactory) -> None:
-    place = StorageFolder(f"{url}/in")
-
-    async def source() -> AsyncGenerator[Pdf]:
-        yield place.named("Ada.pdf")
-
-    assert (await jobs.make_job(source(), target=StorageTarget(f"{url}/out")).run()).failed == 1
+    missing = StorageFolder(f"{url}/in").named("Ada.pdf")
+    assert (await jobs.run(missing, target=StorageTarget(f"{url}/out"))).failed == 1
     assert await jobs.list_problems() == ["it can't be read (FileNotFoundError)"]
 
 

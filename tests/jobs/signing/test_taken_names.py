@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import sys
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncIterator
 from functools import partialmethod
 from pathlib import Path
 from typing import Any
@@ -197,10 +197,7 @@ async def test_published_but_unrecorded_output_is_done_without_source(
             raise now
         return now
 
-    async def source() -> AsyncGenerator[Pdf]:
-        yield Pdf("a.pdf", read)
-
-    assert (await jobs.make_job(source(), target=target).run()).done == 1
+    assert (await jobs.run(Pdf("a.pdf", read), target=target)).done == 1
     assert jobs.service.request_counts.total() == 1
     [entry] = await jobs.journal.lease.entries(["a.pdf"])
     assert (entry.state, entry.output_sha) == (DocumentState.DONE, compute_digest(ADA + SIGNATURE_BYTES))
