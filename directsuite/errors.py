@@ -297,10 +297,11 @@ class ServiceError(DirectSuiteError):
         self._is_message_shown = shown
 
     def _explain(self) -> str:
-        hint = self.describe_message().removesuffix(".")
+        hint = self.describe_message()
         if not hint:
             return super()._explain()
-        advice = f"{hint}. {self.advice[:1].upper()}{self.advice[1:]}" if self.advice else hint
+        end = "" if hint.endswith((".", "!", "?", "…")) else "."
+        advice = f"{hint}{end} {self.advice[:1].upper()}{self.advice[1:]}" if self.advice else hint
         return f"{self.explanation}. {advice}"
 
     def describe_message(self, prefix: str = "") -> str:

@@ -238,7 +238,7 @@ WORDS = "The widget  of Ada Example\nis outside the page."
 MENTIONS: list[tuple[str, Any, str]] = [
     ("hidden", {"error": WORDS}, ". To see the service's reason, print .message. Check "),
     ("shown", {"error": WORDS}, ". The service's own words: The widget of Ada Example is outside the page. Check "),
-    ("shown", {"error": "word " * 1000}, " word …. Check "),
+    ("shown", {"error": "word " * 1000}, " word … Check "),
     ("hidden", {"error": " "}, ". The body of the response is in .body. Check "),
     ("shown", b"<html>Ada is on the page of a proxy.", ". The body of the response is in .body ("),
     ("hidden", b"", "(HTTP 400) (call "),

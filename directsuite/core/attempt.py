@@ -28,7 +28,9 @@ from directsuite.core.events import AttemptFailed, AttemptStarted, AttemptSuccee
 from directsuite.core.operation import SESSION_ID, Auth
 from directsuite.core.outcome import (
     ConnectionDroppedError,
+    ErrorScope,
     convert_exception,
+    find_error_scope,
     find_failure_reason,
     find_unsupported_encoding,
     interpret,
@@ -38,7 +40,6 @@ from directsuite.core.outcome import (
 from directsuite.core.session import BufferedResponse, ResponseStream
 from directsuite.core.upload import EMPTY_BODY, RequestPayload, do_nothing
 from directsuite.errors import (
-    AuthenticationError,
     ConnectFailedError,
     ConnectionLostError,
     DeadlineExceededError,
@@ -397,7 +398,7 @@ class Attempt(Generic[R]):
                 if isinstance(error, ServiceError):
                     if error.status in (429, 503) and error.retry_after is not None:
                         self._limits.pause(error.retry_after)
-                    if error.outcome is Outcome.FAILED and not isinstance(error, AuthenticationError):
+                    if find_error_scope(error) is ErrorScope.ITEM:
                         self._record_accepted_credential()
         else:
             self._limits.record_result(has_response=None, probe=self._probe)
@@ -418,7 +419,8 @@ class Attempt(Generic[R]):
         log_response(event, error)
 
     def _record_accepted_credential(self) -> None:
-        if self._call.endpoint.rejections.count and self._call.credential is not None:
+        credential, rejections = self._call.credential, self._call.endpoint.rejections
+        if rejections.count and credential is not None and credential.generation >= rejections.newest_generation:
             self._call.endpoint.rejections = Rejections()
 
     def _has_service_response(self, error: DirectSuiteError) -> bool | None:

@@ -75,19 +75,21 @@ class Rejections:
     new one, the next is fetched 1 s after the request for the rejected one, then after 2, 4, … 60 s. Other services,
     which may accept the rejected token, continue to use it until that fetch succeeds.
 
-    The count starts again when the service responds to a call without rejecting its token (`Attempt`).
+    The count starts again when the service accepts the newest of these tokens or a newer one (`Attempt`): after a
+    successful response, and after an error that concerns only the item of the call.
     """
 
     count: int = attrs.field(default=0, init=False)
     unusable_generation: int = attrs.field(default=0, init=False)
     """The generation of the token that calls to this service must not use any more."""
-    _generation: int = attrs.field(default=0, init=False)
+    newest_generation: int = attrs.field(default=0, init=False)
+    """The generation of the newest token that was rejected."""
     _replace_at: float = attrs.field(default=0.0, init=False)
 
     def record(self, credential: Credential, now: float) -> float:
         """Record that the current token was rejected. Return the seconds until it may be replaced."""
-        if credential.generation > self._generation:  # otherwise another call has recorded it
-            self._generation = credential.generation
+        if credential.generation > self.newest_generation:  # otherwise another call has recorded it
+            self.newest_generation = credential.generation
             self.count += 1
             if self.count > 1:
                 self._replace_at = credential.requested_at + _BACKOFF.compute_wait(self.count - 1)
@@ -152,9 +154,9 @@ class TokenCache:
     def explain_rejection(self) -> str:
         """Return what to do if the service rejects a token that cannot be replaced."""
         if not isinstance(self._source, StaticToken):
-            return "it is invalid or has expired, and its source cannot renew it"
+            return "the token is invalid or has expired, and its source cannot renew it"
         return (
-            f"it is invalid or has expired, and a constant token (here {self._source.origin}) cannot be renewed. "
+            f"the token is invalid or has expired, and a constant one (here {self._source.origin}) cannot be renewed. "
             "Replace it, or pass an async function or an OAuth client instead"
         )
 

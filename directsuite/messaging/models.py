@@ -406,7 +406,7 @@ class APIResponse(Model):
     success: bool | None = None
     """True if the operation succeeded."""
     code: int | None = None
-    """The result code. 0: no error, 1: authentication failed, 2: address error, 3 and 4: other error."""
+    """The result code. 0: no error, 1: authentication failed, 2: address error, 3 and 4: unspecified error."""
     message: str | None = None
     """The service's own text, which may contain patient names."""
 

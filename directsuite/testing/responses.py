@@ -216,7 +216,7 @@ def _find_problems(given: object, read: object, path: str) -> Iterator[str]:
     """
     if isinstance(read, list):
         elements = cast("list[object]", read)
-        sources = cast("list[object]", given) if isinstance(given, list) else [given] * len(elements)
+        sources = cast("list[object]", given) if isinstance(given, list | tuple) else [given] * len(elements)
         for number, (source, element) in enumerate(zip(sources, elements, strict=False)):
             yield from _find_problems(source, element, f"{path}[{number}]")
     elif isinstance(read, OpenEnum) and not read.is_known and not isinstance(given, OpenEnum):

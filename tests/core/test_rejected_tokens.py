@@ -118,3 +118,38 @@ async def test_token_is_replaced_immediately_again_after_the_service_has_accepte
         picky.is_revoked = True
         await api.GET_DOC_INFO(suite)
         assert picky.source.asked == 3
+
+
+async def test_late_response_to_a_call_with_an_older_token_does_not_end_the_back_off(server: ScriptedServer) -> None:
+    source, is_waiting, may_end = NumberedTokens(), asyncio.Event(), asyncio.Event()
+
+    async def respond(exchange: Exchange) -> None:
+        if exchange.request.target.endswith("/slow/info"):
+            is_waiting.set()
+            await may_end.wait()
+            await responses.respond({"identifier": "slow"})(exchange)
+        else:
+            await responses.respond(b"", 401)(exchange)
+
+    server.default_responder = respond
+    async with open_suite(server, token=source) as suite:
+        slow = asyncio.create_task(suite.signing.get_doc_info("slow"))
+        await is_waiting.wait()
+        await catch_error(api.GET_DOC_INFO(suite))
+        may_end.set()
+        await slow
+        assert (await catch_error(api.GET_DOC_INFO(suite))).attempts == 1
+    assert source.asked == 2
+
+
+@pytest.mark.parametrize(("status", "tokens"), [(400, 3), (302, 2)])
+async def test_only_an_error_of_the_item_shows_that_the_token_was_accepted(
+    status: int, tokens: int, server: ScriptedServer
+) -> None:
+    source = NumberedTokens()
+    for code in (401, 401, status, 401, 401):
+        server.enqueue(responses.respond(b"", code))
+    async with open_suite(server, token=source, retry=ds.RetryPolicy.none()) as suite:
+        for _ in range(3):
+            await catch_error(api.GET_DOC_INFO(suite))
+    assert source.asked == tokens

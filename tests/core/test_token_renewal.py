@@ -190,7 +190,7 @@ async def test_rejected_constant_token_is_named_with_its_origin(
     async with ds.DirectSuite.from_env(environ, token=given) as suite:
         error = await catch_error(api.GET_DOC_INFO(suite))
     assert error.explanation == "the service rejected the access token (HTTP 401)"
-    assert error.advice.startswith("it is invalid or has expired, and a constant token (here ")
+    assert error.advice.startswith("the token is invalid or has expired, and a constant one (here ")
     assert f"{origin.format(tmp_path)}) cannot be renewed. Replace it, or pass an async function" in error.advice
 
 

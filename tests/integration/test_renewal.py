@@ -55,4 +55,4 @@ async def test_token_that_is_always_rejected_is_renewed_once_only(scenario: Scen
         with pytest.raises(ds.AuthenticationError) as caught:
             await suite.signing.get_doc("d1")
     assert (caught.value.attempts, tokens.given) == (2, 2)
-    assert "the token source was called again, but its new token was also rejected" in str(caught.value)
+    assert "The token source was called again, but its new token was also rejected" in str(caught.value)

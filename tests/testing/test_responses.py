@@ -200,6 +200,11 @@ def test_list_may_be_a_tuple_or_null(uids: object, sent: object) -> None:
     assert response("GetUIDs", folder="INBOX", uids=uids).json.get("uids") == sent
 
 
+def test_tuple_may_contain_models() -> None:
+    message = ds.MessageDetail(uid=2, extra={"flag": "y"})
+    assert response("GetMessages", folder="INBOX", messages=(message,)).json["messages"][0]["flag"] == "y"
+
+
 def test_dicts_and_extra_members_of_models_are_accepted() -> None:
     messages = [{"uid": 1, "subject": "x"}, ds.MessageDetail(uid=2, extra={"flag": "y"})]
     answer = response("GetMessages", folder="INBOX", messages=messages, extra={"server": "z"})

@@ -374,7 +374,7 @@ def _log_restart(entry: SigningEntry, output: PdfInfo | None, *, is_downloaded: 
         was_unknown = is_downloaded
         why = "was not received completely" if output.is_cut_off else "is not signed"
         subject = subject if is_downloaded else "the response to its signing request"
-    if was_unknown and (output is None or output.is_cut_off):
+    if was_unknown if output is None else output.is_cut_off:
         why += ", and may have been signed"
     elif was_unknown:
         happened = False
