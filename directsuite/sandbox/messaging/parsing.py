@@ -214,7 +214,7 @@ class _ContentPart(NamedTuple):
 class _MessageOctets:
     def __init__(self, raw: bytes | Path) -> None:
         self.file = raw if isinstance(raw, Path) else None
-        self.octets: bytes | mmap.mmap = map_file(raw) if isinstance(raw, Path) else raw
+        self.octets: bytes | mmap.mmap = _map_file(raw) if isinstance(raw, Path) else raw
         self._octets_read = 0
 
     def read_octets(self, start: int, end: int) -> bytes:
@@ -429,8 +429,7 @@ def _locate_in_file(message: _MessageOctets, leaf: _ContentPart) -> FileRange | 
     return None if encoding in _OTHER_ENCODINGS else written
 
 
-def map_file(file: Path) -> bytes | mmap.mmap:
-    """Return the content of a file, mapped into memory."""
+def _map_file(file: Path) -> bytes | mmap.mmap:
     with file.open("rb") as opened:
         empty = not opened.seek(0, os.SEEK_END)  # an empty file can't be mapped
         return b"" if empty else mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ)

@@ -3,7 +3,7 @@
 Sections 4 and 5 of the specification differ about the place of the credentials. All operations accept them in `auth`
 and `authentication`, and, if the body has no other members, in the body itself.
 
-The large contents of a body are written to a file, and the rest is JSON in memory:
+While a body is received, its large contents are written to a file, and the rest is JSON in memory:
 
     {"content": "JVBERi0xLjcK…", …}  ──►  {"content": "6f1c…-0", …}     and 6f1c…-0: a range of the file, decoded
 
@@ -14,7 +14,6 @@ content is used. The JSON is not parsed: strings are found by their quotation ma
 
 from __future__ import annotations
 
-import asyncio
 import re
 import secrets
 from collections.abc import Mapping
@@ -26,13 +25,12 @@ import msgspec
 from directsuite.sandbox.database import record_effect
 from directsuite.sandbox.files import Base64Decoder, FileRange, has_small_body, receive_body
 from directsuite.sandbox.messaging import mailboxes
-from directsuite.sandbox.messaging.parsing import MAX_INLINE_BYTES, map_file
+from directsuite.sandbox.messaging.parsing import MAX_INLINE_BYTES
 from directsuite.sandbox.rejections import BodyTooLargeError
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import AsyncGenerator, Iterable, Iterator
-    from mmap import mmap
+    from collections.abc import AsyncGenerator
     from pathlib import Path
 
     from aiohttp import web
@@ -207,9 +205,11 @@ class MessagingCall(NamedTuple, Generic[RequestT]):
         record_effect(connection, operation=self.operation, subject=subject, at=self.at_ms, **detail)
 
 
-_MEMBER = re.compile(rb'"(?:content|data)"[ \t\r\n]*:[ \t\r\n]*"')
-_PIECE = re.compile(rb'(?:[^"\\]{1,65536}+|\\u[0-9A-Fa-f]{4}|\\.){1,64}+', re.DOTALL)
-"""A piece of a JSON string without incomplete escapes, of limited size because each search holds the GIL."""
+_MEMBER = re.compile(rb'"(?:content|data)"[ \t\r\n]*:[ \t\r\n]*"\Z')
+_MAX_MEMBER_BYTES = 200
+_STRING_CONTENT = re.compile(rb'(?:[^"\\]++|\\.)*+', re.DOTALL)  # matches everywhere
+# It may match the second of two backslashes, but a backslash is not base64.
+_PARTIAL_ESCAPE = re.compile(rb"\\(?:u[0-9A-Fa-f]{0,3})?\Z")
 
 
 @asynccontextmanager
@@ -223,55 +223,104 @@ async def receive_contents(
     if has_small_body(request):
         yield await request.read(), {}
         return
-    with files.create_file() as received, files.create_file() as decoded:
+    with files.create_file() as file:
         try:
-            with received.open("wb") as written:
-                await receive_body(request, limit, written.write)
-            divided = await asyncio.to_thread(divide_body, received, decoded, request.client_max_size)
-            files.abandon([received.name])  # frees the space on the disk
-            yield divided
+            with file.open("wb") as written:
+                divided = BodyDivider(written, file, request.client_max_size)
+                await receive_body(request, limit, divided.feed)
+            yield bytes(divided.rest), divided.contents
         finally:
-            files.abandon([received.name, decoded.name])
+            files.abandon([file.name])
 
 
-def divide_body(body: Path, decoded: Path, max_rest_bytes: int) -> tuple[bytes, Contents]:
-    """Write the large contents of JSON text to `decoded`. Return the text with names in their place, and the contents.
+class BodyDivider:
+    """Divides JSON text, piece by piece, into large contents and the rest.
 
-    Raises BodyTooLargeError if the text without the contents has more than `max_rest_bytes`.
+    written, file: the file for the contents.
     """
-    text = map_file(body)
-    large = [(start, end) for start, end in _iter_contents(text) if end - start > MAX_INLINE_BYTES]
-    if len(text) - sum(end - start for start, end in large) > max_rest_bytes:
-        raise BodyTooLargeError(max_rest_bytes)
-    rest, contents, token, position = bytearray(), dict[str, FileRange | None](), secrets.token_hex(16), 0
-    with decoded.open("wb") as written:
-        for start, end in large:
-            name = f"{token}-{len(contents)}"
-            pieces = (piece[0] for piece in _PIECE.finditer(text, start, end))
-            contents[name] = _decode_content(pieces, written, decoded)
-            rest += text[position:start] + name.encode("ascii")
-            position = end
-    return bytes(rest + text[position:]), contents
+
+    def __init__(self, written: BinaryIO, file: Path, max_rest_bytes: int) -> None:
+        self.rest = bytearray()
+        """The JSON text with names in place of the large contents."""
+        self.contents: dict[str, FileRange | None] = {}
+        self._written, self._file, self._max_rest_bytes = written, file, max_rest_bytes
+        self._token = secrets.token_hex(16)
+        self._in_string = False
+        self._string_start = 0  # in the rest
+        self._is_content: bool | None = None  # None until the current string is large
+        self._carried: bytes = b""
+        self._content = _LargeContent(written)
+
+    def feed(self, text: bytes) -> None:
+        """Process the next piece of the JSON text. Raises BodyTooLargeError if `rest` has more than max_rest_bytes."""
+        text = self._carried + text
+        backslashes = len(text) - len(text.rstrip(b"\\"))
+        end = len(text) - backslashes % 2  # an escape continues in the next piece
+        text, self._carried = text[:end], text[end:]
+        position = 0
+        while position < len(text):
+            if self._in_string:
+                content = _STRING_CONTENT.match(text, position)
+                end = content.end() if content else position
+                self._add(text[position:end])
+                if end < len(text):
+                    self._close_string()
+                position = end + 1
+            else:
+                quote = text.find(b'"', position)
+                end = len(text) if quote < 0 else quote + 1
+                self.rest += text[position:end]
+                if quote >= 0:
+                    self._in_string, self._is_content, self._string_start = True, None, len(self.rest)
+                position = end
+            if len(self.rest) > self._max_rest_bytes:
+                raise BodyTooLargeError(self._max_rest_bytes)
+
+    def _add(self, text: bytes) -> None:
+        if self._is_content:
+            self._content.add(text)
+            return
+        self.rest += text
+        if self._is_content is None and len(self.rest) - self._string_start > MAX_INLINE_BYTES:
+            before = self.rest[max(0, self._string_start - _MAX_MEMBER_BYTES) : self._string_start]
+            self._is_content = _MEMBER.search(before) is not None
+            if self._is_content:
+                self._content = _LargeContent(self._written)
+                self._content.add(bytes(self.rest[self._string_start :]))
+                del self.rest[self._string_start :]
+
+    def _close_string(self) -> None:
+        if self._is_content:
+            name = f"{self._token}-{len(self.contents)}"
+            self.contents[name] = self._content.finish(self._file)
+            self.rest += name.encode("ascii")
+        self.rest += b'"'
+        self._in_string = False
 
 
-def _iter_contents(text: bytes | mmap) -> Iterator[tuple[int, int]]:
-    position = 0
-    while found := _MEMBER.search(text, position):
-        start = position = found.end()
-        while piece := _PIECE.match(text, position):
-            position = piece.end()
-        yield start, position
+class _LargeContent:
+    def __init__(self, written: BinaryIO) -> None:
+        self._written = written
+        self._start = written.tell()
+        self._decoder = Base64Decoder()
+        self._rest = b""
+        self._is_base64 = True
 
+    def add(self, text: bytes, *, last: bool = False) -> None:
+        if not self._is_base64:
+            return
+        text = self._rest + text
+        part = None if last else _PARTIAL_ESCAPE.search(text, max(0, len(text) - 5))
+        end = len(text) if part is None else part.start()
+        text, self._rest = text[:end], text[end:]
+        try:
+            self._written.write(self._decoder.decode(_unescape(text), last=last))
+        except (ValueError, msgspec.DecodeError):
+            self._is_base64 = False
 
-def _decode_content(pieces: Iterable[bytes], written: BinaryIO, file: Path) -> FileRange | None:
-    """Write the octets of base64 in a JSON string. Return their range of the file, or None if it is not base64."""
-    decoder, start = Base64Decoder(), written.tell()
-    try:
-        written.writelines(decoder.decode(_unescape(piece)) for piece in pieces)
-        written.write(decoder.decode(b"", last=True))
-    except (ValueError, msgspec.DecodeError):
-        return None
-    return FileRange(file, start, written.tell())
+    def finish(self, file: Path) -> FileRange | None:
+        self.add(b"", last=True)
+        return FileRange(file, self._start, self._written.tell()) if self._is_base64 else None
 
 
 def _unescape(text: bytes) -> bytes:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from directsuite.cli import main as run_cli
-from directsuite.sandbox.messaging import requests
+from directsuite.sandbox.messaging.requests import BodyDivider
 from directsuite.sandbox.signing.request import Base64File
 
 
@@ -63,7 +63,7 @@ def watch(moments: KillPoints) -> None:
 
     replaced: Any = sqlite3
     replaced.connect = partial(sqlite3.connect, factory=Watched)
-    for owner, method in ((Path, "unlink"), (Base64File, "write"), (requests, "divide_body")):
+    for owner, method in ((Path, "unlink"), (Base64File, "write"), (BodyDivider, "feed")):
         setattr(owner, method, moments.wrap(method, getattr(owner, method)))
 
 

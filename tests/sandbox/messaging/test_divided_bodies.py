@@ -1,9 +1,10 @@
-"""Bodies that are divided into large contents and the rest, and messages in files, compared with those in memory."""
+"""Bodies that are divided while they are received, and messages in files, compared with those in memory."""
 
 from __future__ import annotations
 
 import base64
 import json
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 from directsuite.sandbox.files import FileRange
 from directsuite.sandbox.messaging import parsing, requests
 from directsuite.sandbox.messaging.parsing import build_content
-from directsuite.sandbox.messaging.requests import divide_body
+from directsuite.sandbox.messaging.requests import BodyDivider
 from tests.examples import scale_examples
 from tests.sandbox.messaging.test_mailbox_mime import HOSTILE_BYTES
 
@@ -66,17 +67,21 @@ def _decoded(text: str) -> bytes | None:
 _CLEAN = "QUJD" * 9
 _TEXTS = [
     *(_CLEAN, "QUJD\r\n" * 9, _CLEAN + "QQ==" + _CLEAN, _CLEAN + '"' + _CLEAN, _CLEAN + "\\u12", _CLEAN + "é" + _CLEAN),
-    "QUJD" + "\v" * 100,  # in several pieces
     *("\\" * 30, "\\" * 31, '\\"' * 9, '"' * 20 + "\\", _CLEAN + "\\" + _CLEAN, _CLEAN + '\\"' + _CLEAN, _CLEAN + "\\"),
 ]
 _CONTENTS = [{"content": text} for text in _TEXTS]
 _MEMBERS = [{name: text} for text in _TEXTS for name in ('x"data', "body")]
 
 
-def _divide(file: Path, text: bytes) -> tuple[bytes, dict[str, bytes | None]]:
-    file.with_suffix(".body").write_bytes(text)
-    rest, contents = divide_body(file.with_suffix(".body"), file, 10**6)
-    return rest, {name: None if found is None else b"".join(found.iter_octets()) for name, found in contents.items()}
+def _divide(file: Path, *pieces: bytes) -> tuple[bytes, dict[object, bytes | None]]:
+    with file.open("wb") as written:
+        divided = BodyDivider(written, file, 10**6)
+        for piece in pieces:
+            divided.feed(piece)
+    contents = divided.contents.items()
+    return bytes(divided.rest), {
+        name: None if found is None else b"".join(found.iter_octets()) for name, found in contents
+    }
 
 
 @settings(max_examples=scale_examples(400), suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -84,18 +89,20 @@ def _divide(file: Path, text: bytes) -> tuple[bytes, dict[str, bytes | None]]:
     value=_json | st.dictionaries(_names, _strings, min_size=1),
     plain=st.booleans(),
     indent=st.none() | st.integers(0, 2),
+    cuts=st.lists(st.integers(0, 300), max_size=6),
 )
-@example(value=_CONTENTS, plain=True, indent=None)
-@example(value=_CONTENTS, plain=False, indent=1)
-@example(value=_MEMBERS, plain=True, indent=None)
+@example(value=_CONTENTS, plain=True, indent=None, cuts=[])
+@example(value=_CONTENTS, plain=False, indent=1, cuts=[*range(3000)])
+@example(value=_MEMBERS, plain=True, indent=None, cuts=[*range(3000)])
 def test_divided_json_with_its_contents_is_the_original(
-    file: Path, value: Any, plain: bool, indent: int | None
+    file: Path, value: Any, plain: bool, indent: int | None, cuts: list[int]
 ) -> None:
     text = json.dumps(value, ensure_ascii=plain, indent=indent)
     if plain:
         text = text.replace("/", "\\/")
     octets = text.encode("utf-8", "surrogatepass")
-    divided, contents = _divide(file, octets)
+    places = [0, *sorted(cuts), max(len(octets), *cuts, 0)]
+    divided, contents = _divide(file, *(octets[start:end] for start, end in pairwise(places)))
     put_back = set[object]()
     rest = json.loads(divided.decode("utf-8", "surrogatepass"))
     for (place, found), (original_place, original) in zip(_leaves(rest), _leaves(json.loads(text)), strict=True):
