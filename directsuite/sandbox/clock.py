@@ -65,8 +65,7 @@ class Clock:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._state = ClockState()
-        self.changes = 0
-        """The number of changes of the clock."""
+        self._listeners: list[Callable[[], None]] = []
 
     def now(self) -> datetime:
         """Return the time in UTC."""
@@ -108,6 +107,11 @@ class Clock:
         """Set the clock to a `state`, and return the time."""
         return self._change(lambda now: now, is_frozen=state.frozen_at is not None, start=state)
 
+    def listen(self, listener: Callable[[], None]) -> Callable[[], None]:
+        """Call `listener` after each change, in the thread that made it. Return a function that stops this."""
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener)
+
     def _change(
         self, choose: Callable[[datetime], datetime], *, is_frozen: bool | None = None, start: ClockState | None = None
     ) -> datetime:
@@ -125,7 +129,8 @@ class Clock:
                 self._state = ClockState(frozen_at=moment)
             else:
                 self._state = ClockState(offset=moment - machine_time)
-            self.changes += 1
+        for listener in tuple(self._listeners):
+            listener()
         return moment
 
 

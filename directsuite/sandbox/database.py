@@ -3,6 +3,7 @@
     await database.write(work)      runs work(connection) in the writer thread, in a transaction; when the call
                                     returns, the changes survive kill -9 (WAL, synchronous=NORMAL)
     await database.read(work)       runs it on a read-only connection, in a transaction with a consistent snapshot
+    database.post(work)             starts a write without waiting for it; later writes run after it
 
 The ledger records the side effects of the services, each in the transaction that makes it. Tests compare the ledger
 with what their client has reported.
@@ -51,7 +52,7 @@ class SandboxDatabase:
     """The database in `folder`, or in memory if it is None, with the tables of `schemas`.
 
     Raises FolderInUseError, sqlite3.Error if the file cannot be read, and OSError if its permissions cannot be
-    restricted to its owner. read() and write() raise RuntimeError after close().
+    restricted to its owner. read(), write() and post() raise RuntimeError after close().
     """
 
     def __init__(self, folder: Path | None, schemas: Iterable[str]) -> None:
@@ -89,6 +90,10 @@ class SandboxDatabase:
         return await asyncio.wrap_future(
             self._reader.submit(lambda connection: work(connection, *arguments, **options))
         )
+
+    def post(self, work: Callable[[sqlite3.Connection], object]) -> None:
+        """Submit `work` without waiting; thread-safe. If it fails, it is rolled back and the error ignored."""
+        self._writer.submit(work)
 
     @property
     def changes(self) -> int:

@@ -97,7 +97,7 @@ class SandboxState(ResponseOptions):
         stored = await opened.read(ClockState.load)
         if stored is not None and not self._has_caller_clock:
             self.clock.restore(stored)
-        opening.push_async_callback(self.keep_clock)
+        opening.callback(self.clock.listen(lambda: opened.post(self._store_clock)))
 
     def _get_keys(self) -> KeySource:
         with self._keys_lock:
@@ -157,7 +157,7 @@ class SandboxState(ResponseOptions):
     @property
     def changes(self) -> int:
         """The number of changes of the state, including the clock and the fault rules."""
-        return self._database.changes + self.clock.changes + self._faults.changes
+        return self._database.changes + self._faults.changes
 
     async def reset(self) -> None:
         """Delete the state and the faults, and add the initial data again. The clock does not change."""
@@ -171,7 +171,7 @@ class SandboxState(ResponseOptions):
         self._faults.clear()
 
     async def keep_clock(self) -> None:
-        """Store the state of the clock now. It is also stored when the sandbox is closed."""
+        """Store the state of the clock now. It is also stored soon after each change."""
         await self._write(self._store_clock)
 
     def _store_clock(self, connection: sqlite3.Connection) -> None:

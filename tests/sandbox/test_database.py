@@ -78,6 +78,8 @@ async def test_a_closed_database_rejects_work_after_earlier_writes(tmp_path: Pat
     for call in (database.read, database.write):
         with pytest.raises(RuntimeError, match="the sandbox is closed"):
             await asyncio.wait_for(call(names), 20)
+    with pytest.raises(RuntimeError, match="the sandbox is closed"):
+        database.post(names)
     again = SandboxDatabase(tmp_path, [SCHEMA])
     assert await again.read(names) == ["a"]
     again.close()
