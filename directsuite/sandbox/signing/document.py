@@ -69,9 +69,9 @@ def rewrite(pdf: pikepdf.Pdf, target: Path, encryption: pikepdf.Encryption | Non
         pdf.save(target, encryption=encryption or pdf.is_encrypted or None)
 
 
-def open_reader(document: BinaryIO) -> Any:
+def open_reader(document: BinaryIO, kind: type[PdfFileReader]) -> Any:
     """Return a tolerant pyHanko reader. An encrypted document is opened with an empty password."""
-    opened: Any = PdfFileReader(document, strict=False)
+    opened: Any = kind(document, strict=False)
     if opened.encrypted:
         opened.decrypt(b"")
     return opened

@@ -27,6 +27,7 @@ from directsuite.sandbox.signing import document
 from directsuite.sandbox.signing.clear import POLICY, clear_unsigned_fields
 from directsuite.sandbox.signing.document import PdfField
 from directsuite.sandbox.signing.flatten import flatten
+from directsuite.sandbox.signing.lookups import LimitedReader, TooManyLookupsError
 from directsuite.sandbox.signing.sign import sign
 
 if TYPE_CHECKING:
@@ -195,7 +196,7 @@ async def _validate_signatures(
 ) -> dict[tuple[int, int], Json]:
     """Return the response members of each readable signature by object number. Document time stamps are skipped."""
     verdicts: dict[tuple[int, int], Json] = {}
-    opened = document.open_reader(stored)
+    opened = document.open_reader(stored, LimitedReader)
     for field in signed:
         number = field.dictionary.objgen
         try:
@@ -207,6 +208,8 @@ async def _validate_signatures(
             verdicts[number] = {**_describe_signer(signature), "isValid": is_valid, "modification": "UNKNOWN"}
             level, is_permitted = _judge_changes(signature)
             verdicts[number] |= {"isValid": is_valid and is_permitted, "modification": level}
+        except TooManyLookupsError:
+            logger.warning("The changes after a signature take too much time to judge. Its isValid ignores them.")
         except MemoryError:
             raise
         except Exception as error:  # noqa: BLE001  a malformed object only affects its own signature

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import logging
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -24,6 +25,16 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.wide
 
 
+def with_many_paths(levels: int = 60) -> bytes:
+    """A document in which each of these objects refers twice to the next one, and the last one to the page."""
+    with documents.open_pages() as pdf:
+        next_object: Any = pdf.pages[0].obj
+        for _ in range(levels):
+            next_object = pdf.make_indirect(Dictionary(A=next_object, B=next_object))
+        pdf.Root["/PieceInfo"] = next_object
+        return documents.save_to_bytes(pdf)
+
+
 async def sign_twice(signing: SigningCaller, content: bytes) -> str:
     identifier = await signing.save(content)
     widget = {"x": 50, "y": 50, "width": 99, "height": 50, "page": 1}
@@ -35,6 +46,15 @@ async def sign_twice(signing: SigningCaller, content: bytes) -> str:
 async def verdicts(signing: SigningCaller, identifier: str) -> dict[str, tuple[bool, str]]:
     signatures: list[Json] = (await signing.get_doc_info(identifier))["signatures"]
     return {entry["name"]: (entry["isValid"], entry["modification"]) for entry in signatures}
+
+
+async def test_too_many_paths_leave_the_changes_unknown(
+    signing: SigningCaller, caplog: pytest.LogCaptureFixture
+) -> None:
+    identifier = await sign_twice(signing, with_many_paths())
+    with caplog.at_level(logging.WARNING, "directsuite.sandbox"):
+        assert await verdicts(signing, identifier) == {"A": (True, "UNKNOWN"), "B": (True, "NONE")}
+    assert "The changes after a signature take too much time" in caplog.text
 
 
 async def test_the_changes_of_an_ordinary_document_are_judged(signing: SigningCaller) -> None:
