@@ -193,6 +193,7 @@ async def test_unstorable_response_leaves_known_state_of_document(
                 match=r"succeeded, but the PDF could not be written to its destination \(No space left on device\)",
             ) as caught:
                 await PULLS["FlattenAndPull"](scenario.signing, given, tmp_path / "pulled.pdf")
+        assert list(tmp_path.iterdir()) == []  # noqa: ASYNC240  a folder of the test's own
         assert caught.value.happened
         assert not caught.value.looked
         assert caught.value.how_to_find_out.startswith("free space on the disk of the destination, then call get_doc(")

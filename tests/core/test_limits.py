@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import directsuite as ds
@@ -45,6 +45,7 @@ def wait_for_slot(rate: LocalRateLimiter, clock: ManualClock) -> float:
     return round(clock.now, 6)
 
 
+@example(per_second=1.0, burst=1, pauses=[0.0, 5.0, 0.0, 0.0])  # after a long pause
 @given(
     per_second=st.floats(0.1, 1000),
     burst=st.integers(1, 20),

@@ -154,8 +154,10 @@ async def test_encoding_that_is_not_supported_is_explained(
 
 
 @pytest.mark.parametrize("encoding", ["", "identity", "Identity", "UTF-8", "utf8", "none", "binary"])
-async def test_encoding_that_says_nothing_is_accepted(server: ScriptedServer, encoding: str) -> None:
-    server.default_responder = responses.respond(SUCCESS_BODY, Content_Encoding=encoding)
+async def test_encoding_that_says_nothing_and_another_content_type_are_accepted(
+    server: ScriptedServer, encoding: str
+) -> None:
+    server.default_responder = responses.respond(SUCCESS_BODY, Content_Encoding=encoding, Content_Type="text/html")
     async with open_suite(server) as suite:
         assert await api.GET_MESSAGE_COUNT(suite) == 7
 

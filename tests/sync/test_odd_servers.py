@@ -266,17 +266,17 @@ def with_messages(uids: set[int], **changed: Any) -> Callable[[str, Document], D
     )
 
 
-async def lose_5_and_6(mail: MailScenario) -> None:
-    mail.response_changes["GetUIDs"] = with_member("uids", [1, 2, 3, 4, 7, 8, 9, 10])
+async def lose(mail: MailScenario, *lost: int) -> None:
+    mail.response_changes["GetUIDs"] = with_member("uids", [uid for uid in range(1, 11) if uid not in lost])
     status = await mail.synchronise()
     assert set(mail.sink.kinds) == {Kind.NEW}
     assert "No deletions were reported" in status.folders["INBOX"]
 
 
-async def test_message_missing_beside_an_unreadable_one_is_not_gone(mail: MailScenario) -> None:
+async def test_missing_message_that_is_unreadable_is_not_gone(mail: MailScenario) -> None:
     mail.add("INBOX", 5, **UNREADABLE_FILE)
     await mail.begin(1, 2, 3, 4, 6, 7, 8, 9, 10)
-    await lose_5_and_6(mail)
+    await lose(mail, 5)
 
 
 async def test_message_missing_beside_one_that_was_deleted_is_not_gone(mail: MailScenario) -> None:
@@ -285,16 +285,16 @@ async def test_message_missing_beside_one_that_was_deleted_is_not_gone(mail: Mai
     mail.response_changes["GetMessagesByUIDs"] = lambda _, document: (
         rejected("", document) if mail.fetched_uids[-1] == 5 or mail.fetched_uids[-2:] == [5, 6] else document
     )
-    await lose_5_and_6(mail)
+    await lose(mail, 5, 6)
 
 
-async def test_messages_missing_but_too_large_to_return_are_not_gone(mail: MailScenario) -> None:
+async def test_message_missing_but_too_large_to_return_is_not_gone(mail: MailScenario) -> None:
     mail.add("INBOX", 5, body="x" * 5000)
     await mail.begin(1, 2, 3, 4, 6, 7, 8, 9, 10)
     settings = ds.Settings(message_url=mail.url, max_response_bytes=2000)
     async with ds.DirectSuite(settings, clock=mail.clock) as suite:
         mail.suite = suite
-        await lose_5_and_6(mail)
+        await lose(mail, 5)
 
 
 @pytest.mark.parametrize("count", [rejected, counted_two_more], ids=["rejected", "too high"])

@@ -1,7 +1,7 @@
 """A PDF reader that limits the time for judging the changes after a signature.
 
-pyHanko follows every path to a changed object. For a document of many pages that share a font, this could take longer than
-a client waits.
+pyHanko follows every path to a changed object. For a document of many pages that share a font, this could take longer
+than a client waits.
 """
 
 from __future__ import annotations
