@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from typing import Annotated
 
@@ -53,6 +54,7 @@ class _StatusOptions(MailboxOptions):
 
 MAX_UNKNOWN_SECONDS = 900.0
 """The seconds that --watch waits for a message that the service doesn't know, as shortly after sending."""
+_MAX_FAILED_POLLS = 5  # in succession, of messages that have only final statuses
 
 _HINT_FIND_IDS = "`directsuite inbox read UID --folder INBOX.Sent` shows a message's id."
 _SmtpIds = Annotated[
@@ -117,12 +119,14 @@ class _Message:
     @property
     def is_awaited(self) -> bool:
         """True if a later poll may report a status that is final, or the first status."""
-        return self.is_unfinished or not (self.records or isinstance(self.error, ds.PermissionDeniedError))
+        return not isinstance(self.error, ds.PermissionDeniedError) and (self.is_unfinished or not self.records)
 
     def update(self, records: Sequence[ds.DirectMessageLog]) -> None:
-        """Set the records from those of a response, unless the service no longer returns any."""
+        """Update the records from those of a response, which may lack some recipients."""
         own = group_by_message([self.smtp_id], records)[normalize_smtp_id(self.smtp_id)]
-        self.records, self.error = [*select_latest_by_recipient(own).values()] or self.records, None
+        new = select_latest_by_recipient(own).values()
+        latest = select_latest_by_recipient(self.records) | select_latest_by_recipient(new)
+        self.records, self.error = [*latest.values()], None
 
     def report_changes(self, before: Sequence[ds.DirectMessageLog]) -> None:
         """Report changes of a recipient's status on stderr. before: the records before the poll."""
@@ -141,7 +145,7 @@ def _may_concern_one_message(error: ds.DirectSuiteError) -> bool:
 
 
 async def _poll(box: ds.Mailbox, messages: Sequence[_Message]) -> None:
-    """Request the statuses of all messages. An error of one message is raised only if all have one.
+    """Request the statuses of all messages. An error of one message is raised only if all have the same.
 
     Several messages are requested separately if the service rejects the request of all, or its records have no ids.
     """
@@ -163,15 +167,15 @@ async def _poll(box: ds.Mailbox, messages: Sequence[_Message]) -> None:
             if not _may_concern_one_message(error):
                 raise
             message.error = error
-    errors = [each.error for each in messages if each.error is not None]
-    if len(errors) == len(messages):
-        raise next(filter(_is_rejection, errors), errors[0])
+    first = messages[0].error
+    if first is not None and all(type(each.error) is type(first) for each in messages):
+        raise first
 
 
 async def _follow(box: ds.Mailbox, messages: Sequence[_Message]) -> None:
     """Poll until all messages have only final statuses, or the time is over, or polling fails for good.
 
-    After a new recipient, final messages are polled once more, because the service may add others.
+    After a new recipient, final messages are polled again, because the service may add others.
     """
     clock, failures, failure = SystemClock(), 0, None
     began = clock.monotonic()
@@ -186,16 +190,19 @@ async def _follow(box: ds.Mailbox, messages: Sequence[_Message]) -> None:
             wait = BACKOFF.compute_wait(failures, error.retry_after)
         for message, records in zip(messages, before, strict=True):
             message.report_changes(records)
-        is_unfinished = any(each.is_unfinished for each in messages)
-        left = (DEFAULT_GIVE_UP_AFTER if is_unfinished else MAX_UNKNOWN_SECONDS) - age
         if failure is not None and find_error_scope(failure) in NOT_RETRYABLE:
             break
-        if any(each.is_awaited for each in messages):
-            if left <= WAIT_TOLERANCE:
+        if awaited := [each for each in messages if each.is_awaited]:
+            wait = min(wait, (DEFAULT_GIVE_UP_AFTER if _list_records(awaited) else MAX_UNKNOWN_SECONDS) - age)
+            if wait <= WAIT_TOLERANCE:
                 break
-            await wait_until(clock.monotonic() + min(wait, left), clock.monotonic, clock.sleep)
-        elif failure is not None or len(_list_records(messages)) == sum(map(len, before)):
+        elif failure is None:
+            if len(_list_records(messages)) == sum(map(len, before)):
+                break
+            continue
+        elif _is_rejection(failure) or failures >= _MAX_FAILED_POLLS:
             break
+        await wait_until(clock.monotonic() + wait, clock.monotonic, clock.sleep)
     if failure is not None and not _may_concern_one_message(failure):
         for message in messages:
             message.error = failure
@@ -326,7 +333,9 @@ def _get_exit_status(command: Command, messages: Sequence[_Message], options: _S
     if options.watch and unfinished:
         status = ExitStatus.FAILED
         echo_err(f"{unfinished} of the messages had no final status in time. Run the same command again later.")
-    if failed_polls:
-        status, sentence = exit_for_error(failed_polls[0], option_names=command.option_names)
-        echo_err(f"The statuses of {len(failed_polls)} of these messages are missing or out of date: {sentence}.")
+    counts = Counter(exit_for_error(each, option_names=command.option_names) for each in failed_polls)
+    for (poll_status, sentence), count in sorted(counts.items()):
+        if status is ExitStatus.DONE or poll_status is not ExitStatus.NOT_FOUND:
+            status = poll_status
+        echo_err(f"The statuses of {count} of these messages are missing or out of date: {sentence}.")
     return status

@@ -213,6 +213,14 @@ async def test_record_without_an_id_is_shown(cli: CliRunner) -> None:
     assert result.err.count("\n") == 1
 
 
+async def test_record_without_an_address_is_followed_beside_several_of_one_address(cli: CliRunner) -> None:
+    leap(cli)
+    smtp_id = await sent(cli, BOB, "slow+2m@elsewhere.test")
+    change_responses(cli, lambda _, records: [records[0], records[0], attrs.evolve(records[1], to=None)])
+    result = await cli.run("status", smtp_id, "--watch", "--json")
+    assert (result.status, [each["status"] for each in result.document]) == (0, ["Delivered", "Delivered"])
+
+
 async def test_record_of_another_message_is_not_shown(cli: CliRunner) -> None:
     smtp_id = await sent(cli, BOB)
     change_responses(cli, lambda _, records: [attrs.evolve(each, message_id="<other@x.test>") for each in records])
@@ -220,7 +228,8 @@ async def test_record_of_another_message_is_not_shown(cli: CliRunner) -> None:
 
 
 @pytest.mark.parametrize("is_denied_first", [True, False])
-async def test_denied_message_is_not_unknown(cli: CliRunner, is_denied_first: bool) -> None:
+@pytest.mark.parametrize("more", [(), ("--watch",)], ids=["once", "watched"])
+async def test_denied_message_is_not_unknown(cli: CliRunner, more: tuple[str, ...], is_denied_first: bool) -> None:
     leap(cli)
     ids = [await sent(cli, BOB), "<nobody@elsewhere.test>"]
 
@@ -229,10 +238,51 @@ async def test_denied_message_is_not_unknown(cli: CliRunner, is_denied_first: bo
         raise error("rejected", operation="GetMessageStatus", status=403 if records else 404)
 
     change_responses(cli, reject)
-    result = await cli.run("status", *(ids if is_denied_first else reversed(ids)), "--watch")
+    result = await cli.run("status", *(ids if is_denied_first else reversed(ids)), *more)
     assert (result.status, result.out) == (3, "")
     assert "doesn't know 1 of these messages in this mailbox. Check the ids of those that are not shown" in result.err
     assert "The statuses of 1 of these messages are missing or out of date" in result.err
+
+
+@pytest.mark.parametrize(("more", "seconds"), [((), 0), (("<nobody@elsewhere.test>",), 900)], ids=["", "unknown"])
+async def test_denied_message_is_not_waited_for(cli: CliRunner, more: tuple[str, ...], seconds: int) -> None:
+    leap(cli)
+    ids, polls = [await sent(cli, BOB), await sent(cli, "nomdn@elsewhere.test")], list[str]()
+
+    def deny(requested: str, records: Sequence[ds.DirectMessageLog]) -> Sequence[ds.DirectMessageLog]:
+        polls.append(requested)
+        if requested == ids[1] and polls.count(requested) > 1:
+            raise ds.PermissionDeniedError("it may not", operation="GetMessageStatus", status=403)
+        return records
+
+    change_responses(cli, deny)
+    began = cli.sandbox.clock.now()
+    result = await cli.run("status", *ids, *more, "--watch")
+    assert (result.status, "Waiting" in result.out) == (3, True)
+    assert (cli.sandbox.clock.now() - began).total_seconds() == pytest.approx(seconds, abs=5)
+
+
+@pytest.mark.parametrize(("rejection", "status"), [(ds.NotFoundError, 3), (ds.BadRequestError, 5)])
+async def test_each_error_of_the_last_poll_is_reported(
+    cli: CliRunner, rejection: type[ds.ServiceError], status: int
+) -> None:
+    leap(cli)
+    ids, polls = [await sent(cli, BOB), await sent(cli, BOB)], list[str]()
+
+    def reject(requested: str, records: Sequence[ds.DirectMessageLog]) -> Sequence[ds.DirectMessageLog]:
+        polls.append(requested)
+        if requested == ids[1] and len(polls) > 1:
+            raise ds.PermissionDeniedError("it may not", operation="GetMessageStatus", status=403)
+        if polls.count(requested) > 2:
+            raise rejection("rejected", operation="GetMessageStatus", status=400)
+        return records
+
+    change_responses(cli, reject)
+    result = await cli.run("status", *ids, "--watch")
+    assert result.status == status
+    for explanation in ("it may not", "rejected"):
+        start = "The statuses of 1 of these messages are missing or out of date: GetMessageStatus: "
+        assert f"{start}{explanation}" in result.err
 
 
 async def test_message_that_is_denied_only_at_first_is_reported_as_delivered(cli: CliRunner) -> None:
@@ -306,12 +356,67 @@ async def test_late_recipient_is_followed_after_others_end(cli: CliRunner) -> No
     assert len(polls) == 3  # the last because of the new recipient
 
 
-async def test_failed_poll_ends_the_watch_of_final_statuses(cli: CliRunner) -> None:
-    smtp_id = await sent(cli, BOB)
+@pytest.mark.parametrize(
+    ("recipient", "status"), [(BOB, 4), ("bounce@elsewhere.test", 1)], ids=["Delivered", "Remotely Failed"]
+)
+async def test_rejection_ends_the_watch_of_final_statuses(cli: CliRunner, recipient: str, status: int) -> None:
+    smtp_id = await sent(cli, recipient)
     cli.sandbox.inject_fault("GetMessageStatus", "status", status=404, times=None, skip=1)
     result = await cli.run("status", smtp_id, "--watch")
-    assert (result.status, "Delivered" in result.out) == (4, True)
+    assert (result.status, recipient in result.out) == (status, True)
     assert "The statuses of 1 of these messages are missing or out of date" in result.err
+
+
+@pytest.mark.parametrize(
+    ("times", "status", "seconds"), [(1, 0, 120), (None, 6, 4 * 120)], ids=["once", "until given up"]
+)
+async def test_failed_poll_of_final_statuses_is_repeated(
+    cli: CliRunner, times: int | None, status: int, seconds: int
+) -> None:
+    leap(cli)
+    smtp_id, polls = await sent(cli, BOB), list[str]()
+
+    def fail(requested: str, records: Sequence[ds.DirectMessageLog]) -> Sequence[ds.DirectMessageLog]:
+        polls.append(requested)
+        if polls[1:] and (times is None or not polls[1 + times :]):
+            raise ds.RateLimitedError("too many", operation="GetMessageStatus", status=429, retry_after=120.0)
+        return records
+
+    change_responses(cli, fail)
+    began = cli.sandbox.clock.now()
+    result = await cli.run("status", smtp_id, "--watch")
+    assert (result.status, "Delivered" in result.out) == (status, True)
+    assert (cli.sandbox.clock.now() - began).total_seconds() == pytest.approx(seconds, abs=5)
+
+
+async def test_watching_ends_if_the_number_of_recipients_alternates(cli: CliRunner) -> None:
+    smtp_id, polls = await sent(cli, BOB, "bounce@elsewhere.test"), list[str]()
+
+    def alternate(requested: str, records: Sequence[ds.DirectMessageLog]) -> Sequence[ds.DirectMessageLog]:
+        polls.append(requested)
+        if polls[20:]:
+            raise ds.AuthenticationError("too many polls", operation="GetMessageStatus", status=401)
+        return records[: 1 + len(polls) % 2]
+
+    change_responses(cli, alternate)
+    result = await cli.run("status", smtp_id, "--watch")
+    assert (result.status, len(polls)) == (1, 2)
+    assert "1 of 2 deliveries failed" in result.err
+
+
+@pytest.mark.parametrize("left", [1, 0])
+async def test_recipient_missing_in_a_later_response_is_still_waited_for(cli: CliRunner, left: int) -> None:
+    leap(cli)
+    smtp_id, polls = await sent(cli, BOB, "nomdn@elsewhere.test"), list[str]()
+
+    def drop(requested: str, records: Sequence[ds.DirectMessageLog]) -> Sequence[ds.DirectMessageLog]:
+        polls.append(requested)
+        return records[:left] if polls[2:] else records
+
+    change_responses(cli, drop)
+    result = await cli.run("status", smtp_id, "--watch", "--json")
+    assert (result.status, [each["status"] for each in result.document]) == (1, ["Delivered", "Waiting"])
+    assert "1 of the messages had no final status in time" in result.err
 
 
 def leap(runner: CliRunner) -> None:
