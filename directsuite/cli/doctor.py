@@ -250,7 +250,7 @@ async def _check_service(
     url: str | None = getattr(settings, f"{service}_url")
     if url is None:
         return [not_checked(missing_url.format(service=service.upper()), subject, "connection")]
-    server, name = Server(service, url, settings), _CREDENTIALS[service]
+    server, name = Server(service, url, settings, options.timeout), _CREDENTIALS[service]
     last = partial(_check_credential, service, settings, options.timeout, found[name])
     checks: list[Check] = [("connection", server.check_connection), ("clock", server.check_clock), (name, last)]
     return await _run_checks(subject, checks, options.timeout)
@@ -278,10 +278,10 @@ async def _examine_deeply(options: DoctorOptions, settings: ds.Settings, found: 
 def _show_findings(findings: Sequence[Finding]) -> None:
     sentences, explained = dict[Finding, str](), dict[str, str]()
     for each in findings:
-        # Services may share a failure, such as of the proxy or of token_url.
+        # Failures of services may have the same cause, such as the proxy or token_url.
         problem = each.sentence.replace(f"the {each.subject} service", "the service")
         first = explained.setdefault(problem, each.subject) if each.result is Result.FAILED else each.subject
-        sentences[each] = each.sentence if first == each.subject else f"The same failure as that of {first}."
+        sentences[each] = each.sentence if first == each.subject else f"See {first}: the text is the same."
     rows = [
         (each.subject, each.check, each.result.value, sentences[each])
         for result in (Result.FAILED, Result.WARNING, Result.NOT_CHECKED)
@@ -365,15 +365,16 @@ class _Resolver(AbstractResolver):
 class Server:
     """The checks of the server of one service."""
 
-    def __init__(self, service: str, url: str, settings: ds.Settings) -> None:
+    def __init__(self, service: str, url: str, settings: ds.Settings, timeout: float) -> None:
         self._operation = _CALLS[service][0]
         self._url = url
         self._settings = settings
+        self._timeout = timeout
         self._date, self._received = "", datetime.now(UTC)
 
     async def check_connection(self) -> Finding:
         """Check that the server accepts a connection, and responds to a request."""
-        tls = self._settings.tls
+        tls, began = self._settings.tls, time.monotonic()
         context = await asyncio.to_thread(ssl.create_default_context) if tls is None else tls
         try:
             async with (
@@ -401,8 +402,9 @@ class Server:
             return warning(f"HTTP {status}: The service is down or overloaded. Try again later.")
         days = _MIN_DAYS
         if url.scheme == "https" and self._settings.proxy is None:
+            left = self._timeout - (time.monotonic() - began)
             with contextlib.suppress(OSError):  # such as TimeoutError
-                async with asyncio.timeout(_MAX_CERTIFICATE_SECONDS):
+                async with asyncio.timeout(min(_MAX_CERTIFICATE_SECONDS, left / 2)):
                     days = await _count_valid_days(url, context)
         if days < _MIN_DAYS:
             return warning(f"The certificate is valid for only {days} days. Ask the service's provider to renew it.")
@@ -456,6 +458,9 @@ async def _check_credential(
             return error
         return None
 
+    if isinstance(credential, ds.ClientCredentials) and settings.proxy is None:
+        with contextlib.suppress(OSError, ValueError):  # reported by the call
+            await _Resolver().resolve(URL(credential.token_url).raw_host or "")
     error = await call(settings)
     if isinstance(credential, ds.ClientCredentials) and error is not None and error.service == "oauth":
         if isinstance(error, ds.AuthenticationError):

@@ -118,7 +118,8 @@ async def test_server_without_tls_behind_https_is_reported(cli: DoctorRunner) ->
     told.expect("messaging", "connection", "failed", f"No connection to the messaging service {words}")
 
 
-async def test_resolver_that_hangs_costs_its_time_and_no_more(cli: DoctorRunner) -> None:
+@pytest.mark.parametrize("check", ["connection", "token"])
+async def test_resolver_that_hangs_costs_its_time_and_no_more(cli: DoctorRunner, check: str) -> None:
     over, resolve = threading.Event(), socket.getaddrinfo
 
     def hang(host: Any, *args: Any, **named: Any) -> Any:
@@ -128,14 +129,17 @@ async def test_resolver_that_hangs_costs_its_time_and_no_more(cli: DoctorRunner)
         raise socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
 
     ended = list[bool]()
-    cli.set_env("DIRECTSUITE_FAX_URL", "https://nowhere.example.org")
+    hanging = "https://nowhere.example.org"
     cli.monkeypatch.setattr(socket, "getaddrinfo", hang)
-    try:
-        told = await cli.run_json("--timeout", "0.3")
-        assert ended == []  # the command has ended before the resolver
-    finally:
-        over.set()
-    assert told.checks["fax", "connection"][1].startswith("It took more than 0.3 s")
+    async with serve_response() as url:
+        cli.set_variables({"FAX_URL": hanging if check == "connection" else url, "TOKEN_URL": hanging})
+        cli.set_variables({"CLIENT_ID": "client", "CLIENT_SECRET": "s"})
+        try:
+            told = await cli.run_json("--timeout", "0.9")
+            assert ended == []  # the command has ended before the resolver
+        finally:
+            over.set()
+    assert told.checks["fax", check][1].startswith("It took more than 0.9 s")
 
 
 async def test_server_that_accepts_one_connection_is_ok(cli: DoctorRunner, tmp_path: Path) -> None:
@@ -155,6 +159,30 @@ async def test_server_that_accepts_one_connection_is_ok(cli: DoctorRunner, tmp_p
     url = f"https://127.0.0.1:{listening[0].sockets[0].getsockname()[1]}"
     cli.set_env("DIRECTSUITE_MESSAGE_URL", url)
     told = await cli.run_json()
+    told.expect("messaging", "connection", "ok", f"{url} responds.")
+
+
+async def test_server_that_stalls_the_second_connection_is_ok(cli: DoctorRunner, tmp_path: Path) -> None:
+    pair = make_certificate(tmp_path, days=(-1, 3))
+    cli.set_env("DIRECTSUITE_CA_BUNDLE", str(pair[0]))
+    context, connections = make_server_context(pair), list[asyncio.StreamWriter]()
+
+    async def respond_first(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connections.append(writer)
+        if connections[1:]:
+            await reader.read()
+        else:
+            await writer.start_tls(context)
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+            await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_server(respond_first, "127.0.0.1", 0) as listening:
+        url = f"https://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
+        cli.set_env("DIRECTSUITE_MESSAGE_URL", url)
+        told = await cli.run_json("--timeout", "2")
+    assert len(connections) == 2
     told.expect("messaging", "connection", "ok", f"{url} responds.")
 
 
@@ -269,4 +297,4 @@ async def test_proxy_that_asks_for_a_password_or_is_not_there_is_reported(cli: D
     told.expect("messaging", "connection", "failed", f"{start}(the proxy cannot be reached): check the setting proxy.")
     assert told.status == 1
     table = (await cli.run()).out
-    assert (table.count("check the setting proxy."), table.count("The same failure as that of fax.")) == (1, 1)
+    assert (table.count("check the setting proxy."), table.count("See fax: the text is the same.")) == (1, 1)
