@@ -483,7 +483,7 @@ def make_signatures(options: SignOptions) -> list[ds.Signature]:
 
 
 def _parse_widget(text: str, option: str) -> ds.Widget:
-    found = _WIDGET_PATTERN.fullmatch(re.sub(" *, *", ",", text.strip()))
+    found = _WIDGET_PATTERN.fullmatch(",".join(part.strip() for part in text.split(",")))
     x, y, width, height = map(float, found.groups()[:4]) if found else (0.0, 0.0, 0.0, 0.0)
     if found and width and height:
         return ds.Widget(x=x, y=y, width=width, height=height, page=int(found[5] or 1))
