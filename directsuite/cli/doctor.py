@@ -426,6 +426,7 @@ class Server:
 
 async def _count_valid_days(url: URL, context: ssl.SSLContext) -> int:
     """Return the number of days for which the server's certificate is valid, which aiohttp does not show."""
+    await _Resolver().resolve(url.raw_host or "")  # the process would wait at its end for a resolver that hangs here
     _, writer = await asyncio.open_connection(url.raw_host, url.port, ssl=context, happy_eyeballs_delay=0.25)
     certificate: Mapping[str, Any] = writer.get_extra_info("peercert") or {}
     writer.transport.abort()

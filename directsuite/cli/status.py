@@ -125,7 +125,9 @@ class _Message:
         """Update the records from those of a response, which may lack some recipients."""
         own = group_by_message([self.smtp_id], records)[normalize_smtp_id(self.smtp_id)]
         new = select_latest_by_recipient(own).values()
-        latest = select_latest_by_recipient(self.records) | select_latest_by_recipient(new)
+        # Records without an address cannot be matched: a response replaces them.
+        kept = [record for record in self.records if (record.to or "").strip() or not own]
+        latest = select_latest_by_recipient(kept) | select_latest_by_recipient(new)
         self.records, self.error = [*latest.values()], None
 
     def report_changes(self, before: Sequence[ds.DirectMessageLog]) -> None:
@@ -193,14 +195,17 @@ async def _follow(box: ds.Mailbox, messages: Sequence[_Message]) -> None:
         if failure is not None and find_error_scope(failure) in NOT_RETRYABLE:
             break
         if awaited := [each for each in messages if each.is_awaited]:
-            wait = min(wait, (DEFAULT_GIVE_UP_AFTER if _list_records(awaited) else MAX_UNKNOWN_SECONDS) - age)
-            if wait <= WAIT_TOLERANCE:
-                break
+            limit = DEFAULT_GIVE_UP_AFTER if _list_records(awaited) else MAX_UNKNOWN_SECONDS
         elif failure is None:
-            if len(_list_records(messages)) == sum(map(len, before)):
+            if len(_list_records(messages)) <= sum(map(len, before)):
                 break
             continue
         elif _is_rejection(failure) or failures >= _MAX_FAILED_POLLS:
+            break
+        else:
+            limit = DEFAULT_GIVE_UP_AFTER
+        wait = min(wait, limit - age)
+        if wait <= WAIT_TOLERANCE:
             break
         await wait_until(clock.monotonic() + wait, clock.monotonic, clock.sleep)
     if failure is not None and not _may_concern_one_message(failure):

@@ -356,6 +356,22 @@ async def test_late_recipient_is_followed_after_others_end(cli: CliRunner) -> No
     assert len(polls) == 3  # the last because of the new recipient
 
 
+@pytest.mark.parametrize("is_first", [False, True])
+async def test_record_without_an_address_is_replaced(cli: CliRunner, *, is_first: bool) -> None:
+    smtp_id, polls = await sent(cli, BOB), list[str]()
+
+    def add_record(requested: str, records: Sequence[ds.DirectMessageLog]) -> Sequence[ds.DirectMessageLog]:
+        polls.append(requested)
+        nameless = attrs.evolve(records[0], to="", status=ds.MessageStatus("Delivered" if polls[3:] else "Waiting"))
+        return [nameless, *records] if is_first == bool(len(polls) % 2) else [*records, nameless]
+
+    change_responses(cli, add_record)
+    leap(cli)
+    result = await cli.run("status", smtp_id, "--watch", "--json")
+    assert (result.status, result.out.count('"Delivered"')) == (0, 2)
+    assert len(polls) < 9
+
+
 @pytest.mark.parametrize(
     ("recipient", "status"), [(BOB, 4), ("bounce@elsewhere.test", 1)], ids=["Delivered", "Remotely Failed"]
 )
@@ -368,10 +384,12 @@ async def test_rejection_ends_the_watch_of_final_statuses(cli: CliRunner, recipi
 
 
 @pytest.mark.parametrize(
-    ("times", "status", "seconds"), [(1, 0, 120), (None, 6, 4 * 120)], ids=["once", "until given up"]
+    ("retry_after", "times", "status", "seconds"),
+    [(120, 1, 0, 120), (120, None, 6, 4 * 120), (3600, None, 6, 7200)],
+    ids=["once", "until given up", "at most two hours"],
 )
 async def test_failed_poll_of_final_statuses_is_repeated(
-    cli: CliRunner, times: int | None, status: int, seconds: int
+    cli: CliRunner, retry_after: float, times: int | None, status: int, seconds: int
 ) -> None:
     leap(cli)
     smtp_id, polls = await sent(cli, BOB), list[str]()
@@ -379,7 +397,7 @@ async def test_failed_poll_of_final_statuses_is_repeated(
     def fail(requested: str, records: Sequence[ds.DirectMessageLog]) -> Sequence[ds.DirectMessageLog]:
         polls.append(requested)
         if polls[1:] and (times is None or not polls[1 + times :]):
-            raise ds.RateLimitedError("too many", operation="GetMessageStatus", status=429, retry_after=120.0)
+            raise ds.RateLimitedError("too many", operation="GetMessageStatus", status=429, retry_after=retry_after)
         return records
 
     change_responses(cli, fail)

@@ -375,7 +375,7 @@ def _log_restart(entry: SigningEntry, output: PdfInfo | None, *, is_downloaded: 
         why = "was not received completely" if output.is_cut_off else "is not signed"
         subject = subject if is_downloaded else "the response to its signing request"
     if was_unknown if output is None else output.is_cut_off:
-        why += ", and may have been signed"
+        why += ", and the document may have been signed"
     elif was_unknown:
         happened = False
     event = "OutcomeFound" if was_unknown else "DocumentRetried"

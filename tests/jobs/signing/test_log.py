@@ -64,7 +64,7 @@ SIGNED = "is signed: an earlier request took effect (no calls)"
             [
                 (
                     "INFO",
-                    f"{RESTARTED}no longer available, and may have been signed (no calls)",
+                    f"{RESTARTED}no longer available, and the document may have been signed (no calls)",
                     {"event": "OutcomeFound"},
                 )
             ],
@@ -139,9 +139,12 @@ class SpoilsFirst(FragileService):
 UNSIGNED = ("DocumentRetried", "the response to its signing request is not signed")
 INCOMPLETE = (
     "DocumentRetried",
-    "the response to its signing request was not received completely, and may have been signed",
+    "the response to its signing request was not received completely, and the document may have been signed",
 )
-INCOMPLETE_DOWNLOAD = ("OutcomeFound", "its stored document was not received completely, and may have been signed")
+INCOMPLETE_DOWNLOAD = (
+    "OutcomeFound",
+    "its stored document was not received completely, and the document may have been signed",
+)
 
 
 @pytest.mark.parametrize(
