@@ -53,8 +53,7 @@ from the system at each read, however small the response.
 """
 _STREAM_READ_BYTES = 224 * 1024
 """The maximum for a download of known size. Fewer reads need less CPU, but more memory."""
-_MAX_BYTES_IN_PIECES = 2**20
-"""Size after which the pieces of a response are joined while it is received. Joining all at its end would block."""
+_MAX_BYTES_IN_PIECES = 2**20  # more is joined while it is received: joining all at the end would block
 _MAX_EXPANSION_RATIO = 20
 """Maximum ratio of decompressed to received bytes of base64 text. Only compression bombs exceed it."""
 _MAX_UNCHECKED_BYTES = 2**20

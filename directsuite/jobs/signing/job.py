@@ -59,7 +59,6 @@ _HINT_RETRY_FAILED = (
     "The service's own words, if any, are in .service_message of the journal's failures"
 )
 
-
 StopReason = Literal["target not writable", "source not readable", "too many failures in a row", "task cancelled"]
 """Why a job stopped, if no error of the service or the journal stopped it."""
 
@@ -587,9 +586,7 @@ def _validate_argument_types(source: object, signatures: object, progress: objec
     if callable(signatures):
         return
     if not isinstance(signatures, Sequence):
-        raise ConfigurationError(
-            "signatures must be a list of Signature, or a function that returns one for a document"
-        )
+        raise ConfigurationError("signatures must be a list of Signature, or a function that returns such a list")
     if not signatures:
         raise ConfigurationError("signatures is empty: pass at least one signature")
 
