@@ -366,19 +366,18 @@ def _log_restart(entry: SigningEntry, output: PdfInfo | None, *, is_downloaded: 
     output: the response to the signing request, or the stored document if `is_downloaded`. None if there is neither.
     is_downloaded: True if the output was downloaded because the outcome of the request was unknown.
     """
-    subject, happened = "its stored document", None
+    subject = "its stored document"
     if output is None:
-        was_unknown = entry.state is DocumentState.SIGNING
+        was_unknown = may_be_signed = entry.state is DocumentState.SIGNING
         why = "is no longer available" if was_unknown else "has expired or is not available"
     else:
-        was_unknown = is_downloaded
+        was_unknown, may_be_signed = is_downloaded, output.is_cut_off
         why = "was not received completely" if output.is_cut_off else "is not signed"
         subject = subject if is_downloaded else "the response to its signing request"
-    if was_unknown if output is None else output.is_cut_off:
+    if may_be_signed:
         why += ", and the document may have been signed"
-    elif was_unknown:
-        happened = False
     event = "OutcomeFound" if was_unknown else "DocumentRetried"
+    happened = False if was_unknown and not may_be_signed else None
     log_document(INFO, event, entry.number, f"starts again: {subject} {why}", happened=happened)
 
 

@@ -29,10 +29,10 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import pikepdf
 from pikepdf import Rectangle
 from pyhanko.pdf_utils.incremental_writer import IncrementalPdfFileWriter
-from pyhanko.pdf_utils.reader import PdfFileReader
 from pyhanko.sign.fields import SigFieldSpec, append_signature_field
 
 from directsuite.sandbox.rejections import InvalidParameterError
+from directsuite.sandbox.signing.lookups import LimitedReader
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
@@ -69,9 +69,9 @@ def rewrite(pdf: pikepdf.Pdf, target: Path, encryption: pikepdf.Encryption | Non
         pdf.save(target, encryption=encryption or pdf.is_encrypted or None)
 
 
-def open_reader(document: BinaryIO, kind: type[PdfFileReader]) -> Any:
-    """Return a tolerant pyHanko reader. An encrypted document is opened with an empty password."""
-    opened: Any = kind(document, strict=False)
+def open_reader(document: BinaryIO) -> Any:
+    """Return a tolerant LimitedReader. An encrypted document is opened with an empty password."""
+    opened: Any = LimitedReader(document, strict=False)
     if opened.encrypted:
         opened.decrypt(b"")
     return opened

@@ -27,7 +27,7 @@ from directsuite.sandbox.signing import document
 from directsuite.sandbox.signing.clear import POLICY, clear_unsigned_fields
 from directsuite.sandbox.signing.document import PdfField
 from directsuite.sandbox.signing.flatten import flatten
-from directsuite.sandbox.signing.lookups import LimitedReader, TooManyLookupsError
+from directsuite.sandbox.signing.lookups import TooManyLookupsError
 from directsuite.sandbox.signing.sign import sign
 
 if TYPE_CHECKING:
@@ -196,7 +196,7 @@ async def _validate_signatures(
 ) -> dict[tuple[int, int], Json]:
     """Return the response members of each readable signature by object number. Document time stamps are skipped."""
     verdicts: dict[tuple[int, int], Json] = {}
-    opened = document.open_reader(stored, LimitedReader)
+    opened = document.open_reader(stored)
     for field in signed:
         number = field.dictionary.objgen
         try:
