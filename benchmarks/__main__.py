@@ -14,8 +14,6 @@ COMMANDS = {
     "mailbox-tools": "benchmarks.sync.mailbox_tools:measure_mailbox_tools",  # mbsync and imap_tools
     "calls": "benchmarks.calls:write_calls",  # a small call, beside bare aiohttp in one process and in separate ones
     "growth": "benchmarks.growth:measure_growth",  # costs at growing sizes
-    "signing-job": "benchmarks.rows.command:run_signing_job",  # many PDFs
-    "sandbox": "benchmarks.sandbox_load:run_sandbox_load",  # the sandbox with many clients
     "counts": "benchmarks.counts:write_counts",  # requests, statements and memory, which a test compares
     "walks": "benchmarks.walks:print_walks",  # files that a piece of work passes through
 }

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from benchmarks.__main__ import COMMANDS
 from benchmarks.peers.environment import PreparedPeers, prepare
-from benchmarks.processes import RESULTS, describe_machine, write_page
-from benchmarks.rows.page import draw_pictures, format_page, format_signing_page, format_spread
+from benchmarks.processes import RESULTS, describe_machine
+from benchmarks.rows.page import draw_pictures, format_page, format_spread
 from benchmarks.rows.results import Outcome, Results
 from benchmarks.rows.rounds import RowContext, measure
 from benchmarks.rows.table import PEERS, TABLE, MeasuredRow, choose_rows
@@ -89,16 +89,6 @@ def _measure_row(row: MeasuredRow, context: RowContext) -> Outcome:
     for client, reason in outcome.absent.items():
         _report(f"    {client}: {reason}")
     return outcome
-
-
-def run_signing_job(arguments: Sequence[str]) -> int:
-    """Measure signing jobs, and write signing-job.md."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks signing-job", description="Measure signing jobs.")
-    parser.add_argument("--quick", action="store_true", help="few documents, as a test")
-    parser.add_argument("--out", type=Path, default=RESULTS, help="folder for signing-job.md")
-    options = parser.parse_args(arguments)
-    results = run_rows(choose_rows(["job"]), quick=options.quick, peers=None)
-    return write_page("signing-job.md", format_signing_page(results), options.out)
 
 
 def _report(text: str) -> None:

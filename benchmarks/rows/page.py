@@ -6,9 +6,8 @@ import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from benchmarks.peers.work import CONNECTIONS
 from benchmarks.pictures import Panel, draw
-from benchmarks.processes import Spread, format_machine
+from benchmarks.processes import Spread
 from benchmarks.rows.results import Outcome, Results
 from benchmarks.rows.table import BARE, GIANT, OURS, PAUSES, Figure, MeasuredRow, Quantity
 
@@ -86,21 +85,6 @@ def format_page(results: Results, pictures: Iterable[str] = ()) -> str:
         "",
     ]
     return "\n".join(lines)
-
-
-def format_signing_page(results: Results) -> str:
-    """Return signing-job.md."""
-    rows = "\n".join(line for outcome in results.outcomes for line in _format_row(outcome))
-    return f"""# Signing job
-
-`python -m benchmarks signing-job`: documents of a folder are saved, signed and pulled, and deleted, {CONNECTIONS} at a
-time. The job records each step in its journal before the next step, computes digests of source and output, counts
-signatures, and syncs each output to the disk. Bare aiohttp makes the same calls, and records nothing. The floor is bare
-aiohttp with the simplest code that can resume after a crash: both digests, a commit of SQLite after each step, and a
-sync of each output.
-
-{rows}
-{format_machine()}"""
 
 
 def _format_target(row: MeasuredRow, figure: Figure, spread: Spread) -> str:

@@ -17,7 +17,7 @@ from benchmarks.peers.work import CannotError
 from benchmarks.processes import Spread, compute_ratios, describe_machine
 from benchmarks.rows import table
 from benchmarks.rows.command import write
-from benchmarks.rows.page import draw_pictures, format_page, format_signing_page
+from benchmarks.rows.page import draw_pictures, format_page
 from benchmarks.rows.results import Outcome, Results
 from benchmarks.rows.rounds import RowContext, WorkerFailedError, measure, rotate, run_rounds, run_script
 from benchmarks.rows.table import BARE, FLOOR, OURS, TABLE, Figure, MeasuredRow, Quantity, choose_rows
@@ -291,7 +291,6 @@ def test_page_has_targets_clients_reasons_and_the_machine() -> None:
     assert "(results/headline.svg)" in text
     assert "quick run" not in text
     assert "quick run" in format_page(make_results(make_outcome(), quick=True))
-    assert "| ours | 32,000 [31,000-166,000] |" in format_signing_page(make_results(make_outcome()))
 
 
 @pytest.mark.parametrize(
