@@ -6,98 +6,99 @@ here.
 
 from __future__ import annotations
 
-from typing import ClassVar
+import typing
 
 import attrs
 
-from directsuite.core.clock import Clock
-from directsuite.core.content import BinaryReader, Content, Source
-from directsuite.core.events import CallGroup
-from directsuite.core.facade import RawResponses
-from directsuite.core.retry import Stop, Wait
-from directsuite.core.session import SessionFactory
-from directsuite.core.sinks import BinaryWriter, PieceWriter
-from directsuite.errors import FailureReason
-from directsuite.fax.models import (
-    FaxMessage,
-    FaxMessageInformation,
-    FaxRecipient,
-    FaxStatus,
-)
-from directsuite.messaging.listings import MessageList
-from directsuite.messaging.models import (
-    APIResponse,
-    Attachment,
-    Authentication,
-    AuthenticationWithTuser,
-    DirectMessageLog,
-    DirectMessageStatusReportResponse,
-    GetCountResponse,
-    GetFoldersResponse,
-    GetMessageResponse,
-    GetRawMessageResponse,
-    GetUIDResponse,
-    Message,
-    MessageContent,
-    MessageDetail,
-    MessageHeader,
-    MessageStatus,
-    MessageStatusLog,
-    MessageWithHeader,
-    RawMessage,
-    RawMessagesRequest,
-    Recipient,
-    RecipientCollection,
-    RecipientType,
-    SendMessageResponse,
-    SendRequest,
-    SendRequestWithHeader,
-    SendWithHeaderWithTuserRequest,
-    SendWithTuserRequest,
-    SetFoldersSubscribedRequest,
-    SmtpIdsRequest,
-    UidsRequest,
-)
-from directsuite.messaging.tracking import OnPoll
-from directsuite.oauth.grants import Grant, Token
-from directsuite.registration.models import (
-    AddUsersResponse,
-    AddUsersResponseV2,
-    BaseUser,
-    DirectUser,
-    DirectUserDetail,
-    DirectUserType,
-    GetPatientAddressesResponse,
-    IDProofedIndividual,
-    IDProofedIndividualRESTful,
-    Login,
-    LoginRequest,
-    LoginResponse,
-    PaymentConfirmation,
-    Product,
-    ResellerAPIResponse,
-    UserPassword,
-    UserStateType,
-)
-from directsuite.settings import SettingsOptions
-from directsuite.signing.changes import Document, PdfDestination
-from directsuite.signing.models import (
-    DocumentInfo,
-    DocumentSignature,
-    DocumentUpdate,
-    FormField,
-    MultiSignRequest,
-    Page,
-    Signature,
-    StoredDocument,
-    Widget,
-)
-from directsuite.signing.service import ChangeOptions, DownloadOptions, PullOptions, SignPdfOptions
-from directsuite.wire.models import Model
+from directsuite.core.clock import Clock as Clock
+from directsuite.core.content import BinaryReader as BinaryReader
+from directsuite.core.content import Content as Content
+from directsuite.core.content import Source as Source
+from directsuite.core.events import CallGroup as CallGroup
+from directsuite.core.facade import RawResponses as RawResponses
+from directsuite.core.retry import Stop as Stop
+from directsuite.core.retry import Wait as Wait
+from directsuite.core.session import SessionFactory as SessionFactory
+from directsuite.core.sinks import BinaryWriter as BinaryWriter
+from directsuite.core.sinks import PieceWriter as PieceWriter
+from directsuite.errors import FailureReason as FailureReason
+from directsuite.fax.models import FaxMessage as FaxMessage
+from directsuite.fax.models import FaxMessageInformation as FaxMessageInformation
+from directsuite.fax.models import FaxRecipient as FaxRecipient
+from directsuite.fax.models import FaxStatus as FaxStatus
+from directsuite.messaging.listings import MessageList as MessageList
+from directsuite.messaging.models import APIResponse as APIResponse
+from directsuite.messaging.models import Attachment as Attachment
+from directsuite.messaging.models import Authentication as Authentication
+from directsuite.messaging.models import AuthenticationWithTuser as AuthenticationWithTuser
+from directsuite.messaging.models import DirectMessageLog as DirectMessageLog
+from directsuite.messaging.models import DirectMessageStatusReportResponse as DirectMessageStatusReportResponse
+from directsuite.messaging.models import GetCountResponse as GetCountResponse
+from directsuite.messaging.models import GetFoldersResponse as GetFoldersResponse
+from directsuite.messaging.models import GetMessageResponse as GetMessageResponse
+from directsuite.messaging.models import GetRawMessageResponse as GetRawMessageResponse
+from directsuite.messaging.models import GetUIDResponse as GetUIDResponse
+from directsuite.messaging.models import Message as Message
+from directsuite.messaging.models import MessageContent as MessageContent
+from directsuite.messaging.models import MessageDetail as MessageDetail
+from directsuite.messaging.models import MessageHeader as MessageHeader
+from directsuite.messaging.models import MessageStatus as MessageStatus
+from directsuite.messaging.models import MessageStatusLog as MessageStatusLog
+from directsuite.messaging.models import MessageWithHeader as MessageWithHeader
+from directsuite.messaging.models import RawMessage as RawMessage
+from directsuite.messaging.models import RawMessagesRequest as RawMessagesRequest
+from directsuite.messaging.models import Recipient as Recipient
+from directsuite.messaging.models import RecipientCollection as RecipientCollection
+from directsuite.messaging.models import RecipientType as RecipientType
+from directsuite.messaging.models import SendMessageResponse as SendMessageResponse
+from directsuite.messaging.models import SendRequest as SendRequest
+from directsuite.messaging.models import SendRequestWithHeader as SendRequestWithHeader
+from directsuite.messaging.models import SendWithHeaderWithTuserRequest as SendWithHeaderWithTuserRequest
+from directsuite.messaging.models import SendWithTuserRequest as SendWithTuserRequest
+from directsuite.messaging.models import SetFoldersSubscribedRequest as SetFoldersSubscribedRequest
+from directsuite.messaging.models import SmtpIdsRequest as SmtpIdsRequest
+from directsuite.messaging.models import UidsRequest as UidsRequest
+from directsuite.messaging.tracking import OnPoll as OnPoll
+from directsuite.oauth.grants import Grant as Grant
+from directsuite.oauth.grants import Token as Token
+from directsuite.registration.models import AddUsersResponse as AddUsersResponse
+from directsuite.registration.models import AddUsersResponseV2 as AddUsersResponseV2
+from directsuite.registration.models import BaseUser as BaseUser
+from directsuite.registration.models import DirectUser as DirectUser
+from directsuite.registration.models import DirectUserDetail as DirectUserDetail
+from directsuite.registration.models import DirectUserType as DirectUserType
+from directsuite.registration.models import GetPatientAddressesResponse as GetPatientAddressesResponse
+from directsuite.registration.models import IDProofedIndividual as IDProofedIndividual
+from directsuite.registration.models import IDProofedIndividualRESTful as IDProofedIndividualRESTful
+from directsuite.registration.models import Login as Login
+from directsuite.registration.models import LoginRequest as LoginRequest
+from directsuite.registration.models import LoginResponse as LoginResponse
+from directsuite.registration.models import PaymentConfirmation as PaymentConfirmation
+from directsuite.registration.models import Product as Product
+from directsuite.registration.models import ResellerAPIResponse as ResellerAPIResponse
+from directsuite.registration.models import UserPassword as UserPassword
+from directsuite.registration.models import UserStateType as UserStateType
+from directsuite.settings import SettingsOptions as SettingsOptions
+from directsuite.signing.changes import Document as Document
+from directsuite.signing.changes import PdfDestination as PdfDestination
+from directsuite.signing.models import DocumentInfo as DocumentInfo
+from directsuite.signing.models import DocumentSignature as DocumentSignature
+from directsuite.signing.models import DocumentUpdate as DocumentUpdate
+from directsuite.signing.models import FormField as FormField
+from directsuite.signing.models import MultiSignRequest as MultiSignRequest
+from directsuite.signing.models import Page as Page
+from directsuite.signing.models import Signature as Signature
+from directsuite.signing.models import StoredDocument as StoredDocument
+from directsuite.signing.models import Widget as Widget
+from directsuite.signing.service import ChangeOptions as ChangeOptions
+from directsuite.signing.service import DownloadOptions as DownloadOptions
+from directsuite.signing.service import PullOptions as PullOptions
+from directsuite.signing.service import SignPdfOptions as SignPdfOptions
+from directsuite.wire import models
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
-class FHIRQueryParameter(Model):
+class FHIRQueryParameter(models.Model):
     """One parameter of a FHIR query."""
 
     name: str
@@ -105,7 +106,7 @@ class FHIRQueryParameter(Model):
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
-class FHIRResource(Model):
+class FHIRResource(models.Model):
     """A FHIR resource and its query (FHIRResourceType)."""
 
     resource_type: str
@@ -127,10 +128,10 @@ class AdminUser(BaseUser):
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
-class ArchivedAuditFile(Model):
+class ArchivedAuditFile(models.Model):
     """An archived audit log, compressed with gzip if `is_compressed`."""
 
-    _shown: ClassVar[tuple[str, ...]] = ("size", "is_compressed")
+    _shown: typing.ClassVar[tuple[str, ...]] = ("size", "is_compressed")
 
     content: bytes | None = None
     name: str | None = None
@@ -153,7 +154,7 @@ class ResellerDomainsResponse(ResellerAPIResponse):
 
 
 @attrs.frozen(kw_only=True, repr=False, eq=False)
-class CreditCard(Model):
+class CreditCard(models.Model):
     """A credit card. The specification does not define its fields, so all are in `extra`."""
 
 
@@ -164,98 +165,4 @@ class ResellerCreditCardsResponse(ResellerAPIResponse):
     cards: list[CreditCard] = attrs.field(factory=list[CreditCard])
 
 
-__all__ = [
-    "APIResponse",
-    "AddUsersResponse",
-    "AddUsersResponseV2",
-    "AdminUser",
-    "ArchivedAuditFile",
-    "Attachment",
-    "Authentication",
-    "AuthenticationWithTuser",
-    "BaseUser",
-    "BinaryReader",
-    "BinaryWriter",
-    "CallGroup",
-    "ChangeOptions",
-    "Clock",
-    "Content",
-    "CreditCard",
-    "DirectMessageLog",
-    "DirectMessageStatusReportResponse",
-    "DirectUser",
-    "DirectUserDetail",
-    "DirectUserType",
-    "Document",
-    "DocumentInfo",
-    "DocumentSignature",
-    "DocumentUpdate",
-    "DownloadOptions",
-    "FHIRQueryParameter",
-    "FHIRResource",
-    "FailureReason",
-    "FaxMessage",
-    "FaxMessageInformation",
-    "FaxRecipient",
-    "FaxStatus",
-    "FormField",
-    "GetAuditFileResponse",
-    "GetCountResponse",
-    "GetFoldersResponse",
-    "GetMessageResponse",
-    "GetMessageStatusReportResponse",
-    "GetPatientAddressesResponse",
-    "GetRawMessageResponse",
-    "GetUIDResponse",
-    "Grant",
-    "IDProofedIndividual",
-    "IDProofedIndividualRESTful",
-    "Login",
-    "LoginRequest",
-    "LoginResponse",
-    "Message",
-    "MessageContent",
-    "MessageDetail",
-    "MessageHeader",
-    "MessageList",
-    "MessageStatus",
-    "MessageStatusLog",
-    "MessageWithHeader",
-    "MultiSignRequest",
-    "OnPoll",
-    "Page",
-    "PaymentConfirmation",
-    "PdfDestination",
-    "PieceWriter",
-    "Product",
-    "PullOptions",
-    "RawMessage",
-    "RawMessagesRequest",
-    "RawResponses",
-    "Recipient",
-    "RecipientCollection",
-    "RecipientType",
-    "ResellerAPIResponse",
-    "ResellerCreditCardsResponse",
-    "ResellerDomainsResponse",
-    "SendMessageResponse",
-    "SendRequest",
-    "SendRequestWithHeader",
-    "SendWithHeaderWithTuserRequest",
-    "SendWithTuserRequest",
-    "SessionFactory",
-    "SetFoldersSubscribedRequest",
-    "SettingsOptions",
-    "SignPdfOptions",
-    "Signature",
-    "SmtpIdsRequest",
-    "Source",
-    "Stop",
-    "StoredDocument",
-    "Token",
-    "UidsRequest",
-    "UserPassword",
-    "UserStateType",
-    "Wait",
-    "Widget",
-]
+vars()["__all__"] = [name for name in dir() if name[0].isupper()]

@@ -17,7 +17,7 @@ from directsuite.wire.models import MAX_UID, validate_text
 
 MODEL_CLASSES: list[type[Model]] = [
     cls
-    for name in specification.__all__
+    for name in vars(specification)["__all__"]
     if isinstance(cls := getattr(specification, name), type) and issubclass(cls, Model)
 ]
 
