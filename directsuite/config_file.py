@@ -34,7 +34,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Literal, Self, cast
 
 import attrs
 
-from directsuite.core.files import explain_os_error, find_path_problem, run_in_thread
+from directsuite.core.files import explain_os_error, find_path_problem, replace_file, run_in_thread, sync_folder
 from directsuite.core.similar import find_similar
 from directsuite.errors import ConfigurationError
 from directsuite.secret import Secret
@@ -479,8 +479,6 @@ def _find_replacement_problem(path: Path) -> str | None:
 
 def _replace_secret_file(path: Path, secret: Secret) -> None:
     """Write a secret into a new file with the same access rights, which then replaces the existing file."""
-    from directsuite.durable.files import replace_file, sync_folder
-
     temporary = path.with_name(f".{secrets.token_hex(8)}.new")
     with replace_file(path, temporary=temporary, synced=True) as file:
         if sys.platform != "win32":

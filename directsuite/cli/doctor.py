@@ -54,10 +54,9 @@ from directsuite.cli.process import ExitStatus, echo_err, require_extra
 from directsuite.config_file import Configuration, read_secret_file
 from directsuite.core.checks import find_url_problem
 from directsuite.core.facade import Facade
-from directsuite.core.files import run_in_thread
+from directsuite.core.files import create_file, run_in_thread
 from directsuite.core.operation import Operation
 from directsuite.core.outcome import convert_exception
-from directsuite.durable.files import create_file
 from directsuite.fax.operations import GET_MULTIPLE_MESSAGE_INFO
 from directsuite.messaging.operations import GET_MESSAGE_COUNT
 from directsuite.registration.operations import LOGIN

@@ -35,8 +35,8 @@ from directsuite.cli.output import format_count, show_json, show_progress, show_
 from directsuite.cli.process import ExitStatus, echo_err, end_line
 from directsuite.cli.sign import HINT_INVISIBLE, SignOptions, app, is_invisible, make_signatures, sign_into_folder
 from directsuite.cli.usage import explain_misspelt_command
+from directsuite.core.files import move_new
 from directsuite.core.outcome import ErrorScope, find_error_scope
-from directsuite.durable.files import move_new
 from directsuite.jobs.signing.workflow import DocumentProblem, find_field_problem
 
 PdfPath = Annotated[Path, Parameter(help="A PDF.")]

@@ -41,9 +41,9 @@ from directsuite.cli.output import (
     show_text,
 )
 from directsuite.cli.process import ExitStatus, echo_err, is_verbose, make_printable, show_line
+from directsuite.core.files import DEVICE, create_file, move_new
 from directsuite.core.outcome import ErrorScope, find_error_scope
 from directsuite.core.similar import find_similar
-from directsuite.durable.files import DEVICE, create_file, move_new
 from directsuite.messaging.arguments import INBOX
 from directsuite.messaging.operations import CONTENT_PATHS
 from directsuite.messaging.send_once import SENT_FOLDER

@@ -22,8 +22,8 @@ import attrs
 
 from directsuite import errors
 from directsuite.core.events import Event
+from directsuite.core.files import replace_file
 from directsuite.core.privacy import scrub_class
-from directsuite.durable.files import replace_file
 from directsuite.errors import DirectSuiteError
 from directsuite.sync.model import Kind, SinkError
 from directsuite.sync.store import FILE

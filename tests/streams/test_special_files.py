@@ -15,8 +15,8 @@ import pytest
 
 import directsuite as ds
 from directsuite.core import files
+from directsuite.core.files import replace_file
 from directsuite.core.sinks import PathSink
-from directsuite.durable.files import replace_file
 from tests.core import responses
 from tests.core.scripted_server import Responder, ScriptedServer
 from tests.core.scripted_suite import catch_error, open_suite

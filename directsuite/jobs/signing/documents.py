@@ -28,9 +28,8 @@ from typing import Protocol, Self
 
 import attrs
 
-from directsuite.core.files import explain_os_error, resolve_path
+from directsuite.core.files import explain_os_error, move_new, resolve_path, sync_folder
 from directsuite.core.privacy import scrub_class
-from directsuite.durable.files import move_new, sync_folder
 from directsuite.errors import ConfigurationError, InvalidArgumentError, MissingFileError
 
 STAGING_DIR = ".directsuite"

@@ -15,8 +15,7 @@ import attrs
 
 from directsuite.core.clock import is_being_cancelled
 from directsuite.core.events import get_group, group_calls
-from directsuite.core.files import explain_os_error
-from directsuite.durable.files import create_file
+from directsuite.core.files import create_file, explain_os_error
 from directsuite.errors import DirectSuiteError, InvalidArgumentError
 from directsuite.jobs.signing.documents import (
     MAX_IN_MEMORY_BYTES,

@@ -35,9 +35,8 @@ from typing import BinaryIO, Self
 
 import attrs
 
-from directsuite.core.files import explain_os_error, to_path
+from directsuite.core.files import DEVICE, create_file, explain_os_error, sync_folder, to_path
 from directsuite.core.privacy import scrub_class
-from directsuite.durable.files import DEVICE, create_file, sync_folder
 from directsuite.errors import InvalidArgumentError
 from directsuite.messaging.arguments import INBOX
 from directsuite.messaging.models import MessageDetail

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from directsuite.durable.files import create_file, replace_file
+from directsuite.core.files import create_file, replace_file
 
 
 @pytest.mark.parametrize("synced", [True, False])
