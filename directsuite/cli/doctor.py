@@ -63,7 +63,7 @@ from directsuite.registration.operations import LOGIN
 from directsuite.sandbox.quirks import OperationReport, Report
 from directsuite.settings import SERVICES
 from directsuite.signing.operations import GET_DOC_INFO
-from directsuite.wire.dates import read_http_date
+from directsuite.wire.values import read_http_date
 
 app = make_app("doctor", "", "--timeout 5 --json", "--deep --report differences.json")
 

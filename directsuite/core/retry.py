@@ -24,8 +24,8 @@ import attrs
 from directsuite.core.checks import AT_LEAST_ONE, Check, can_be_called_with
 from directsuite.core.privacy import scrub_class
 from directsuite.errors import ConfigurationError, DirectSuiteError, RateLimitedError, ServerError
-from directsuite.wire.dates import read_http_date
 from directsuite.wire.models import ValueSemantics
+from directsuite.wire.values import read_http_date
 
 if TYPE_CHECKING:  # tenacity is imported when the first call has failed
     from tenacity import AsyncRetrying, RetryCallState

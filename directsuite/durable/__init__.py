@@ -1,1 +1,1 @@
-"""Durable state: databases (SQLite and PostgreSQL), files, and the workers of a fleet."""
+"""Durable state: databases (SQLite and PostgreSQL), and the workers of a fleet."""

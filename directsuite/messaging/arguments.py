@@ -30,8 +30,8 @@ from directsuite.messaging.models import (
 )
 from directsuite.wire import base64
 from directsuite.wire.codec import Codec
-from directsuite.wire.dates import to_milliseconds
 from directsuite.wire.models import MAX_UID, require_instance, require_instances, require_text
+from directsuite.wire.values import to_milliseconds
 
 M = TypeVar("M", bound=Message)
 

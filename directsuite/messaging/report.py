@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from directsuite.errors import ResponseDecodeError
-from directsuite.wire.dates import read_datetime
 from directsuite.wire.parsing import MismatchError
+from directsuite.wire.values import read_datetime
 
 COLUMNS = (
     "from_",

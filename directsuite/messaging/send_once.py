@@ -50,7 +50,7 @@ from directsuite.messaging.models import (
     MessageWithHeader,
     SendMessageResponse,
 )
-from directsuite.wire.dates import read_http_date
+from directsuite.wire.values import read_http_date
 
 T = TypeVar("T")
 

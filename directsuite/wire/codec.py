@@ -35,7 +35,6 @@ import msgspec
 from directsuite.errors import DirectSuiteError, InvalidArgumentError
 from directsuite.secret import Secret
 from directsuite.wire import base64
-from directsuite.wire.dates import write_datetime
 from directsuite.wire.models import (
     NULL_VALUES,
     TEXT_TYPES,
@@ -61,6 +60,7 @@ from directsuite.wire.values import (
     make_scalar_list_reader,
     read_member,
     read_text,
+    write_datetime,
 )
 
 if TYPE_CHECKING:

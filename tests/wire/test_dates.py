@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from directsuite.wire.dates import read_datetime, read_day, read_http_date, to_milliseconds, write_datetime
 from directsuite.wire.parsing import MismatchError
+from directsuite.wire.values import read_datetime, read_day, read_http_date, to_milliseconds, write_datetime
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 OFFSETS = st.integers(-14 * 60, 14 * 60).map(lambda minutes: timezone(timedelta(minutes=minutes)))

@@ -15,7 +15,7 @@ import directsuite as ds
 from directsuite.cli.conformance import Specification
 from directsuite.sandbox.quirks import _change_member
 from directsuite.sandbox.server import Sandbox, load_openapi_document
-from directsuite.wire.dates import read_datetime
+from directsuite.wire.values import read_datetime
 from tests.cli.doctor.test_deep import DeepRunner, ResponseChange, ServerResponse, is_array, is_object, list_differences
 from tests.cli.doctor.test_deep import deep as deep
 from tests.integration.scenario import ALICE, PASSWORD, open_populated_sandbox
