@@ -1,40 +1,110 @@
-"""Token sources for grants."""
+"""Token sources for grants, and their requests to the token endpoint (RFC 6749 section 3.2).
+
+client_auth     secret    Authorization header    in the form
+─────────────   ───────   ─────────────────────   ──────────────────────────
+basic           yes       id and secret
+body            yes                               client_id, client_secret
+either          none                              client_id: a public client
+"""
 
 from __future__ import annotations
 
 import asyncio
 import inspect
 from collections.abc import Callable
+from typing import Any, cast
+from urllib.parse import quote_plus
 
-from directsuite.core.call import Confirmation
+import attrs
+
+from directsuite.core.call import Confirmation, Options
 from directsuite.core.credentials import AccessToken, TokenSource
+from directsuite.core.operation import Auth, Code, FaultFormat, MediaType, Operation, Semantics, Service, ServiceFault
+from directsuite.core.session import ResponseStream
 from directsuite.core.transport import Transport
+from directsuite.core.upload import RequestBody
 from directsuite.errors import (
     AuthenticationError,
+    BadRequestError,
+    ConnectFailedError,
     DirectSuiteError,
+    NotFoundError,
     Outcome,
     OutcomeUnknownError,
     ResponseDecodeError,
+    ServerError,
     ServiceError,
     TransportError,
 )
-from directsuite.oauth.endpoint import (
-    CODES,
-    ERROR_CONTEXT,
-    EXCHANGE,
-    INVALID_GRANT,
-    TOKEN,
-    TokenEndpoint,
-    TokenResponse,
-    make_form,
-)
-from directsuite.oauth.grants import AuthorizationCode, ClientCredentials, Consent, Grant, OnRotated
+from directsuite.oauth.grants import AuthorizationCode, ClientCredentials, Consent, Grant, OnRotated, RefreshToken
 from directsuite.secret import Secret
+from directsuite.wire import base64
+from directsuite.wire.parsing import MismatchError, parse_strictly
 
+MAX_RESPONSE_BYTES = 1_048_576
+"""The maximum size of a response."""
+
+_MAX_LIFETIME_SECONDS = 315_360_000.0  # ten years: larger values mean no expiry
+_TIMEOUT_SECONDS = 45.0
+"""Shorter than the token cache's timeout, so that the error of the request is raised."""
+_HINT_SETTING = "check the setting token_url"
+_HINT_CLIENT = "check client_id and client_secret"
 _MAX_SAVE_SECONDS = 10.0
 """Maximum time to save a token before a request. The token cache's timeout covers both, and another save."""
 _SAVE_GRACE_SECONDS = 5.0
 """How long after its start `on_rotated` may run if the suite is closed."""
+
+INVALID_CLIENT, INVALID_GRANT = "invalid_client", "invalid_grant"
+
+CODES: dict[Code, tuple[type[ServiceError], str]] = {
+    INVALID_CLIENT: (AuthenticationError, "the client's id, secret or authentication method is not accepted"),
+    INVALID_GRANT: (AuthenticationError, "the grant is not accepted"),
+    "unauthorized_client": (AuthenticationError, "this client may not use this type of grant"),
+    "invalid_scope": (BadRequestError, "the scope is unknown or exceeds what was granted"),
+    "invalid_request": (BadRequestError, "the token endpoint rejects the request, although it follows RFC 6749"),
+    "unsupported_grant_type": (BadRequestError, "the token endpoint does not support this type of grant"),
+    "server_error": (ServerError, "the token endpoint failed"),
+    "temporarily_unavailable": (ServerError, "the token endpoint is overloaded or in maintenance"),
+}
+"""The codes of RFC 6749 section 5.2, and two of section 4.1.2.1 that token endpoints also use."""
+
+
+@attrs.frozen(kw_only=True, repr=False, eq=False)
+class OAuthFaultFormat(FaultFormat):
+    """Errors like `{"error": "invalid_grant", "error_description": ...}`. Codes outside CODES are dropped."""
+
+    def read(self, document: Any) -> ServiceFault | None:
+        """Return the error in a JSON document, or None if it has none."""
+        if not isinstance(document, dict):
+            return None
+        body = cast("dict[str, Any]", document)
+        error, text = body.get("error"), body.get("error_description")
+        if not isinstance(error, str):
+            return None
+        return ServiceFault(error if error in self.codes else None, text if isinstance(text, str) else None)
+
+
+TOKEN: Operation[AccessToken] = Operation(
+    name="token",
+    service=Service.OAUTH,
+    method="POST",
+    path="",
+    semantics=Semantics.REPEATABLE,
+    auth=Auth.NONE,  # the options of the request contain the client's authentication
+    response=AccessToken,
+    fault_format=OAuthFaultFormat(message_keys=("error_description",), codes=CODES),
+    content_type=MediaType.FORM,
+)
+"""Request with client credentials or a refresh token. A retry after a lost response may find the refresh token used."""
+
+ERROR_CONTEXT: dict[str, Any] = {"operation": TOKEN.name, "service": TOKEN.service}
+
+EXCHANGE: Operation[AccessToken] = attrs.evolve(
+    TOKEN,
+    semantics=Semantics.NON_IDEMPOTENT,
+    how_to_find_out="send the user through authorization again, because the code may have been used.",
+)
+"""Request with an authorization code. Servers must reject a second use, which may revoke the first tokens (4.1.2)."""
 
 _REFRESH_REJECTED = (
     "the refresh token is not accepted, because it was revoked, has expired or was replaced elsewhere: "
@@ -60,51 +130,119 @@ _CODE_MAY_BE_USED = (
 
 def make_source(transport: Transport, grant: Grant) -> TokenSource:
     """Return the token source of a grant."""
-    endpoint = TokenEndpoint(transport, grant)
     if isinstance(grant, ClientCredentials):
-        return ClientCredentialsSource(endpoint, grant)
-    return ConsentSource(endpoint, grant)
+        return ClientCredentialsSource(transport, grant)
+    return ConsentSource(transport, grant)
 
 
-class ClientCredentialsSource:
-    """Tokens for the program itself."""
+class TokenEndpoint:
+    """Sends the token requests of a grant."""
 
     renewable = True
     is_builtin = True
 
-    def __init__(self, endpoint: TokenEndpoint, grant: ClientCredentials) -> None:
-        self._endpoint = endpoint
+    def __init__(self, transport: Transport, grant: Grant) -> None:
+        self._transport = transport
         self._grant = grant
+        self._options = Options(
+            timeout=min(transport.timeout, _TIMEOUT_SECONDS), essential=True, headers=make_headers(grant)
+        )
+
+    async def _request_token(
+        self,
+        operation: Operation[AccessToken],
+        grant_type: str,
+        *,
+        confirm: Confirmation[AccessToken] | None = None,
+        **parameters: str | Secret | None,
+    ) -> AccessToken:
+        """Request a token, and return it. Raises a DirectSuiteError if this fails."""
+        body = make_form(self._grant, grant_type, **parameters)
+        try:
+            return await self._transport.call(
+                operation, body=body, options=self._options, receive=self._receive, confirm=confirm
+            )
+        except ServiceError as error:
+            failure: DirectSuiteError = _reword_error(error, self._explain_invalid_grant())
+        except ConnectFailedError as error:
+            failure = error
+            failure.advice = failure.advice or _HINT_SETTING  # the circuit may be open
+        raise failure
+
+    def _explain_invalid_grant(self) -> str:
+        return CODES[INVALID_GRANT][1]
+
+    def _store_refresh_token(self, token: Secret) -> None:
+        """Use a refresh token that a response contains."""
+
+    async def _receive(self, incoming: ResponseStream, _alive: Callable[[], None]) -> AccessToken:
+        """Return the token of a response.
+
+        Raises the response's error, ResponseDecodeError if it is too large or the token's type is unusable, and
+        MismatchError if it is malformed.
+        """
+        response = await incoming.read(MAX_RESPONSE_BYTES)
+        if response.too_large:
+            text = f"the token endpoint's response is larger than {MAX_RESPONSE_BYTES} bytes: check token_url"
+            raise ResponseDecodeError(text, too_large=True, **ERROR_CONTEXT)
+        read = self._read_token(parse_strictly(response.body), incoming.status)
+        if isinstance(read, AccessToken):
+            return read
+        raise read
+
+    def _read_token(self, document: Any, status: int) -> AccessToken | DirectSuiteError:
+        """Return the token, or the error, because tracebacks would expose local variables."""
+        if not isinstance(document, dict):
+            raise MismatchError("an object")
+        body = {name: member for name, member in cast("dict[str, Any]", document).items() if member is not None}
+        if "error" in body:  # some servers send errors with status 200
+            error = str(body["error"])
+            if error not in CODES:
+                text = "the token endpoint responded with an unknown error"
+                return ServiceError(text, status=status, outcome=Outcome.FAILED, **ERROR_CONTEXT)
+            cls, meaning = CODES[error]
+            return cls(f"{meaning} ({error})", status=status, code=error, outcome=Outcome.FAILED, **ERROR_CONTEXT)
+        if "access_token" not in body:
+            raise MismatchError("present", "$.access_token")
+        if body.get("refresh_token"):  # stored first, because the previous one may be invalid now
+            self._store_refresh_token(_read_secret(body, "refresh_token"))
+        kind = body.get("token_type", "Bearer")  # required, but some servers omit it for Bearer
+        accepted = ("bearer", (self._grant.token_type or "bearer").lower())
+        if not (isinstance(kind, str) and kind.lower() in accepted):
+            text = (
+                "the token endpoint returned a token whose type is not Bearer, and the services accept only Bearer "
+                "tokens: if the server uses another name for Bearer, pass that name to the grant as token_type"
+            )
+            unfit = ResponseDecodeError(text, path="$.token_type", **ERROR_CONTEXT)
+            unfit.outcome = Outcome.FAILED  # a retry would get the same response
+            return unfit
+        return AccessToken(_read_secret(body, "access_token"), _read_lifetime(body.get("expires_in")))
+
+
+class ClientCredentialsSource(TokenEndpoint):
+    """Tokens for the program itself."""
+
+    def __init__(self, transport: Transport, grant: ClientCredentials) -> None:
+        super().__init__(transport, grant)
+        self._scope = grant.scope
 
     async def fetch(self) -> AccessToken:
-        """Request a token."""
-        body = make_form(self._grant, "client_credentials", scope=self._grant.scope)
-        response = await self._endpoint.request_tokens(
-            TOKEN, body, explain_invalid_grant=lambda: CODES[INVALID_GRANT][1]
-        )
-        return AccessToken(response.access_token, response.expires_in)  # no refresh token (4.4.3)
+        """Request a token. A refresh token is ignored (4.4.3)."""
+        return await self._request_token(TOKEN, "client_credentials", scope=self._scope)
 
 
-class ConsentSource:
+class ConsentSource(TokenEndpoint):
     """Tokens on behalf of a user, requested with the refresh token, or with the code if there is none."""
 
-    renewable = True  # without a refresh token, `fetch` raises an error with advice
-    is_builtin = True
+    # `renewable` is True also without a refresh token: `fetch` raises an error with advice
     single_use = True  # a refresh token may be usable only once
 
-    def __init__(self, endpoint: TokenEndpoint, grant: Consent) -> None:
-        self._endpoint = endpoint
-        self._grant = grant
+    def __init__(self, transport: Transport, grant: Consent) -> None:
+        super().__init__(transport, grant)
+        first, self._scope = (grant.refresh_token, grant.scope) if isinstance(grant, RefreshToken) else (None, None)
+        self._rotation = Rotation(first, grant.on_rotated)
         self._may_be_used = False
         """True if a lost request may have used the refresh token."""
-        if isinstance(grant, AuthorizationCode):
-            self._exchange: CodeExchange | None = CodeExchange(endpoint, grant)
-            self._rotation = Rotation(None, grant.on_rotated)
-            self._scope = None
-        else:
-            self._exchange = None
-            self._rotation = Rotation(grant.refresh_token, grant.on_rotated)
-            self._scope = grant.scope
 
     async def fetch(self) -> AccessToken:
         """Request a token.
@@ -114,13 +252,15 @@ class ConsentSource:
         """
         await self._save()
         try:
-            response = await self._request_tokens()
+            if self._rotation.token is None:
+                token = await self._exchange_code(cast("AuthorizationCode", self._grant))
+            else:
+                token = await self._renew(self._rotation.token)
         except ResponseDecodeError:
-            await self._rotation.save()  # the response had a refresh token, but an access token of another type
+            await self._rotation.save()  # the response may have a refresh token, but an access token of another type
             raise
-        if response.refresh_token is not None:
-            await self._rotation.replace(response.refresh_token)
-        return AccessToken(response.access_token, response.expires_in)
+        await self._rotation.save()
+        return token
 
     async def _save(self) -> None:
         """Save an unsaved refresh token. Raises TransportError if this fails or takes too long."""
@@ -134,21 +274,13 @@ class ConsentSource:
             )
             raise TransportError(text, outcome=Outcome.NOT_SENT)
 
-    async def _request_tokens(self) -> TokenResponse:
-        if self._rotation.token is not None:
-            return await self._renew(self._rotation.token)
-        if self._exchange is not None:
-            return await self._exchange.exchange(self._rotation.store)
-        raise AssertionError("a grant must contain a code or a refresh token")
-
-    async def _renew(self, token: Secret) -> TokenResponse:
-        body = make_form(self._grant, "refresh_token", refresh_token=token, scope=self._scope)
+    async def _renew(self, refresh_token: Secret) -> AccessToken:
         try:
-            response = await self._endpoint.request_tokens(
+            token = await self._request_token(
                 TOKEN,
-                body,
-                explain_invalid_grant=self._explain_invalid_grant,
-                store_refresh_token=self._rotation.store,
+                "refresh_token",
+                refresh_token=refresh_token,
+                scope=self._scope,
                 confirm=Confirmation(verify=self._record_possible_use),
             )
         except asyncio.CancelledError:
@@ -158,61 +290,49 @@ class ConsentSource:
             self._may_be_used = self._may_be_used or error.outcome is Outcome.UNKNOWN
             raise
         self._may_be_used = False
-        return response
+        return token
 
     async def _record_possible_use(self) -> None:
         self._may_be_used = True
 
-    def _explain_invalid_grant(self) -> str:
-        return _REFRESH_MAY_BE_REPLACED if self._may_be_used else _REFRESH_REJECTED
-
-
-class CodeExchange:
-    """Exchanges a code for tokens. The code is sent again, also by another suite, only if it cannot have been used."""
-
-    def __init__(self, endpoint: TokenEndpoint, grant: AuthorizationCode) -> None:
-        self._endpoint = endpoint
-        self._grant = grant
-
-    async def exchange(self, store_refresh_token: Callable[[Secret], None]) -> TokenResponse:
-        """Exchange the code for tokens.
+    async def _exchange_code(self, grant: AuthorizationCode) -> AccessToken:
+        """Exchange the code for tokens. It is sent again, also by another suite, only if it cannot have been used.
 
         Sends no request if an earlier exchange may have used the code. Raises AuthenticationError if that exchange
         succeeded, otherwise its error.
-
-        store_refresh_token: see `TokenEndpoint.request_tokens`.
         """
-        grant = self._grant
         if grant.use.blocking_error is not None:
             raise grant.use.blocking_error.copy()
-        body = make_form(
-            grant,
-            "authorization_code",
-            code=grant.code,
-            redirect_uri=grant.redirect_uri,
-            code_verifier=grant.code_verifier,
-        )
         # This remains if the exchange is cancelled.
         grant.use.blocking_error = OutcomeUnknownError(
             _CODE_MAY_BE_USED, how_to_find_out=EXCHANGE.how_to_find_out, **ERROR_CONTEXT
         )
         try:
-            response = await self._endpoint.request_tokens(
-                EXCHANGE, body, explain_invalid_grant=lambda: _CODE_REJECTED, store_refresh_token=store_refresh_token
+            token = await self._request_token(
+                EXCHANGE,
+                "authorization_code",
+                code=grant.code,
+                redirect_uri=grant.redirect_uri,
+                code_verifier=grant.code_verifier,
             )
         except DirectSuiteError as error:
-            grant.use.blocking_error = error.copy() if _may_have_used_code(error) else None
+            may_be_used = error.outcome is Outcome.UNKNOWN or (
+                error.code == INVALID_GRANT if isinstance(error, ServiceError) else error.outcome is Outcome.FAILED
+            )
+            grant.use.blocking_error = error.copy() if may_be_used else None
             raise
         grant.use.blocking_error = AuthenticationError(
             _CODE_USED, status=0, code=INVALID_GRANT, outcome=Outcome.FAILED, **ERROR_CONTEXT
         )
-        return response
+        return token
 
+    def _explain_invalid_grant(self) -> str:
+        if self._rotation.token is None:
+            return _CODE_REJECTED
+        return _REFRESH_MAY_BE_REPLACED if self._may_be_used else _REFRESH_REJECTED
 
-def _may_have_used_code(error: DirectSuiteError) -> bool:
-    if isinstance(error, ServiceError):
-        return error.code == INVALID_GRANT or error.outcome is Outcome.UNKNOWN
-    return error.outcome in (Outcome.UNKNOWN, Outcome.FAILED)
+    def _store_refresh_token(self, token: Secret) -> None:
+        self._rotation.store(token)
 
 
 class Rotation:
@@ -227,12 +347,6 @@ class Rotation:
         """Use this token from now on. `save` will save it."""
         if token != self.token:
             self.token, self._unsaved = token, self._on_rotated is not None
-
-    async def replace(self, token: Secret) -> None:
-        """Use this token from now on, and save it. Raises TransportError if saving fails."""
-        if token != self.token:
-            self.store(token)
-            await self.save()
 
     async def save(self) -> None:
         """Call `on_rotated` if the token is unsaved. Raises TransportError if it fails.
@@ -273,3 +387,67 @@ class Rotation:
         if token == self.token:
             self._unsaved = False
         return None
+
+
+def _reword_error(error: ServiceError, invalid_grant: str) -> ServiceError:
+    if error.advice:  # a redirect, or not found
+        error.advice = _HINT_SETTING
+    if error.code in CODES:
+        meaning = invalid_grant if error.code == INVALID_GRANT else CODES[error.code][1]
+        text = f"{meaning} ({error.code})"
+    elif isinstance(error, AuthenticationError):
+        text = f"{CODES[INVALID_CLIENT][1]} (HTTP {error.status})"
+    else:
+        if not isinstance(error, NotFoundError):
+            return error
+        text = error.explanation
+    if isinstance(error, AuthenticationError) and error.code in (INVALID_CLIENT, None):
+        error.advice = _HINT_CLIENT
+    # A NotFoundError would look like a missing document.
+    cls = ServiceError if isinstance(error, NotFoundError) else type(error)
+    about: dict[str, Any] = {**ERROR_CONTEXT, "outcome": error.outcome, "retry_after": error.retry_after}
+    reworded = cls(text, status=error.status, code=error.code, message=error.message, body=error.body, **about)
+    reworded.advice = error.advice
+    return reworded.set_call(error.call, error.group, error.attempts, error.elapsed)
+
+
+def make_headers(grant: Grant) -> dict[str, str]:
+    """Return the headers of a token request, with the client's secret if it is sent by HTTP Basic."""
+    headers = {"Accept": "application/json"}  # some servers use other formats by default
+    if grant.client_secret is not None and grant.client_auth == "basic":
+        # Both parts are form-encoded first, so that colons and non-ASCII characters are allowed.
+        parts = f"{quote_plus(grant.client_id)}:{quote_plus(grant.client_secret.reveal())}"
+        headers["Authorization"] = f"Basic {base64.encode(parts.encode()).decode()}"
+    return headers
+
+
+def make_form(grant: Grant, grant_type: str, **parameters: str | Secret | None) -> RequestBody:
+    """Return the body of a token request. Parameters that are None are omitted."""
+    from oauthlib.common import add_params_to_qs
+
+    named = {"grant_type": grant_type, **parameters}
+    if grant.client_secret is None or grant.client_auth == "body":
+        named |= {"client_id": grant.client_id, "client_secret": grant.client_secret}
+    pairs = [
+        (name, value.reveal() if isinstance(value, Secret) else value)
+        for name, value in named.items()
+        if value is not None
+    ]
+    return RequestBody.from_bytes(add_params_to_qs("", pairs).encode())
+
+
+def _read_secret(body: dict[str, Any], name: str) -> Secret:
+    text = body[name]
+    if not isinstance(text, str) or not text:
+        raise MismatchError("a string", f"$.{name}")
+    return Secret(text)
+
+
+def _read_lifetime(value: object) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return None
+    try:
+        seconds = float(value)
+    except (ValueError, OverflowError):
+        return None
+    return seconds if 0 < seconds <= _MAX_LIFETIME_SECONDS else None

@@ -30,7 +30,7 @@ from directsuite.core.outcome import (
 from directsuite.core.session import BufferedResponse
 from directsuite.errors import DirectSuiteError, Outcome, ServiceError
 from directsuite.messaging import operations as messaging
-from directsuite.oauth.endpoint import TOKEN
+from directsuite.oauth.source import TOKEN
 from directsuite.registration import operations as registration
 from directsuite.registration.models import SUCCESS_CODE
 from directsuite.signing import operations as signing

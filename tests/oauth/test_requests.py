@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import directsuite as ds
-from directsuite.oauth.endpoint import make_form, make_headers
 from directsuite.oauth.grants import ClientAuth
+from directsuite.oauth.source import make_form, make_headers
 
 URL = "https://login.example.test/token"
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1)

@@ -6,7 +6,8 @@ The server and the disk fail as the machine has them; the client's source is the
 from __future__ import annotations
 
 import asyncio
-from typing import Any, cast
+from typing import Any
+from unittest import mock
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -14,8 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 import directsuite as ds
 from directsuite.core.clock import SystemClock
-from directsuite.core.credentials import TokenCache
-from directsuite.oauth.endpoint import TokenEndpoint, TokenResponse
+from directsuite.core.credentials import AccessToken, TokenCache
 from directsuite.oauth.source import ConsentSource
 from tests.examples import scale_examples
 
@@ -39,18 +39,15 @@ class Server:
         self.taken = asyncio.Event()
         self.answers = asyncio.Event()
 
-    async def request_tokens(
-        self, _operation: object, body: Any, *, explain_invalid_grant: Any, **_: Any
-    ) -> TokenResponse:
-        token = body.content.decode().partition("refresh_token=")[2].rpartition("refresh_token=")[2]
+    async def request_token(self, source: ConsentSource, refresh_token: str) -> AccessToken:
         if self.behaviour == "busy":
             raise BUSY.copy()
         if self.behaviour == "lost on the way":
             raise LOST.copy()
         if self.behaviour == "cancelled on the way":
             raise asyncio.CancelledError
-        if token != self.current:
-            self.refused.append(explain_invalid_grant())
+        if refresh_token != self.current:
+            self.refused.append(source._explain_invalid_grant())
             raise REFUSED.copy()
         self.issued += 1
         if self.behaviour != "kept":
@@ -62,7 +59,19 @@ class Server:
         if self.behaviour == "slow":
             self.taken.set()
             await self.answers.wait()
-        return TokenResponse(access_token=ds.Secret(f"access-{self.issued}"), refresh_token=ds.Secret(self.current))
+        source._store_refresh_token(ds.Secret(self.current))
+        return AccessToken(f"access-{self.issued}")
+
+
+class Source(ConsentSource):
+    """The real source, whose requests go to the server of the model."""
+
+    def __init__(self, server: Server, grant: ds.RefreshToken) -> None:
+        super().__init__(mock.Mock(timeout=60.0), grant)
+        self._server = server
+
+    async def _request_token(self, *_: Any, refresh_token: Any = None, **__: Any) -> AccessToken:
+        return await self._server.request_token(self, refresh_token.reveal())
 
 
 FATES = ["answered", "kept", "busy", "lost on the way", "answer lost", "cancelled on the way", "answer cancelled"]
@@ -82,7 +91,7 @@ class RotationMachine(RuleBasedStateMachine):
 
     def start(self) -> None:
         grant = ds.RefreshToken("https://login.example.test/", "me", "s", self.disk, on_rotated=self.save)
-        self.source = ConsentSource(cast("TokenEndpoint", self.server), grant)
+        self.source = Source(self.server, grant)
 
     async def save(self, token: ds.Secret) -> None:
         await asyncio.sleep(0)

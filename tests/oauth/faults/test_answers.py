@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import directsuite as ds
-from directsuite.oauth import endpoint
+from directsuite.oauth import source
 from tests.core import responses
 from tests.core.scripted_server import Responder
 
@@ -94,7 +94,7 @@ async def test_unreadable_response_names_the_place(service: TokenService, body: 
 
 
 async def test_huge_response_is_broken_off_and_not_requested_again(service: TokenService) -> None:
-    huge = b" " * (endpoint.MAX_RESPONSE_BYTES + 1) + responses.encode_body(GOOD)
+    huge = b" " * (source.MAX_RESPONSE_BYTES + 1) + responses.encode_body(GOOD)
     error = await service.fail(ds.ResponseDecodeError, responses.respond(huge))
     assert error.too_large
     assert len(service.server.requests) == 1

@@ -9,7 +9,7 @@ import pytest
 
 import directsuite as ds
 from directsuite.cli.errors import exit_for_error
-from directsuite.oauth.endpoint import CODES
+from directsuite.oauth.source import CODES
 from tests.core import api, responses
 from tests.core.scripted_server import Responder
 from tests.core.scripted_suite import catch_error, expect_error
