@@ -17,21 +17,19 @@ class LoopThread:
 
     def __init__(self) -> None:
         self._runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)
-        self._started_event = threading.Event()
-        self._end_event = asyncio.Event()
         self._thread = threading.Thread(target=self._run, name="directsuite-sandbox", daemon=True)
 
     def __enter__(self) -> Self:
         self._runner.get_loop()  # raises errors here
         self._thread.start()
-        self._started_event.wait()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         with contextlib.suppress(RuntimeError):  # the loop may have ended by SystemExit
-            self._runner.get_loop().call_soon_threadsafe(self._end_event.set)
+            loop = self._runner.get_loop()
+            loop.call_soon_threadsafe(loop.stop)
         self._thread.join()
 
     def call(self, coroutine: Coroutine[Any, Any, T]) -> T:
@@ -39,12 +37,5 @@ class LoopThread:
         return asyncio.run_coroutine_threadsafe(coroutine, self._runner.get_loop()).result()
 
     def _run(self) -> None:
-        try:
-            with self._runner:
-                self._runner.run(self._wait_for_end())
-        finally:
-            self._started_event.set()
-
-    async def _wait_for_end(self) -> None:
-        self._started_event.set()
-        await self._end_event.wait()
+        with self._runner:
+            self._runner.get_loop().run_forever()
