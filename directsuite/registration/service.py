@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import functools
+import contextlib
 import unicodedata
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Iterable
 
 import attrs
 
@@ -83,15 +83,39 @@ class Registration(Facade):
         body, seconds = self._encode_body(individual), self.resolve_settle(settle)
         confirm = None
         if individual.direct_username:
-            person = IDProofedIndividual(**{field.name: getattr(individual, field.name) for field in _PERSON_FIELDS})
-            find = self._as_nested().get_patient_address_by_meta
-            search = PatientSearch(
-                functools.partial(find, direct_domain, person), _fold_name(individual.direct_username)
-            )
-            confirm = search.make_confirmation(seconds)
+            confirm = self._make_confirmation(direct_domain, individual, seconds)
         return await self._call(
             operations.PROVISION_ID_PROOFED_PATIENT, direct_domain, body=body, timeout=timeout, confirm=confirm
         )
+
+    def _make_confirmation(
+        self, direct_domain: str, individual: IDProofedIndividualRESTful, seconds: float
+    ) -> Confirmation[AddUsersResponseV2]:
+        """Return the search for the user of a provisioning whose response was lost.
+
+        Finding the user does not prove the outcome, because the user may have existed before. A user is only found if
+        both the person and the user name are the same.
+        """
+        person = IDProofedIndividual(**{field.name: getattr(individual, field.name) for field in _PERSON_FIELDS})
+        username, nested = _fold_name(individual.direct_username), self._as_nested()
+        found: list[DirectUserDetail] = []
+
+        async def search() -> None:
+            with contextlib.suppress(NotFoundError):
+                users = await nested.get_patient_address_by_meta(direct_domain, person)
+                found.extend(user for user in users if _fold_name(user.username) == username)
+            if found:
+                raise StopPolling
+
+        def refine_error(error: OutcomeUnknownError) -> OutcomeUnknownError:
+            if not found:
+                return error
+            text = (
+                "it probably happened, because this person has a user with this name. The payment confirmation is lost"
+            )
+            return error.with_details(text, how_to_find_out=_HOW_TO_FIND_OUT, found=found[0])
+
+        return Confirmation(verify=search, seconds=seconds, reserve=_RESERVE_SECONDS, refine_error=refine_error)
 
     async def get_patient_address_by_meta(
         self, direct_domain: str, individual: IDProofedIndividual, *, timeout: float | None = None
@@ -154,45 +178,6 @@ class SessionSource:
 def make_session_token(response: LoginResponse) -> AccessToken:
     """Return the session id of a login as a token."""
     return AccessToken(response.session_id, SESSION_LIFETIME)
-
-
-@attrs.define(eq=False, repr=False)
-class PatientSearch:
-    """Search for the user of a provisioning whose response was lost. Finding the user does not prove the outcome.
-
-    The user may have existed before. A user is only found if both the person and the user name are the same.
-    """
-
-    find: Callable[[], Awaitable[list[DirectUserDetail]]]
-    """Returns the users of this person."""
-    username: str
-    """The requested user name, normalized."""
-    user: DirectUserDetail | None = None
-    """The user that was found."""
-
-    def make_confirmation(self, seconds: float) -> Confirmation[AddUsersResponseV2]:
-        """Return the search as a Confirmation for the transport."""
-        return Confirmation(
-            verify=self.verify, seconds=seconds, reserve=_RESERVE_SECONDS, refine_error=self.refine_error
-        )
-
-    async def verify(self) -> None:
-        """Search once. If the user is found, set `user` and raise StopPolling."""
-        try:
-            users = await self.find()
-        except NotFoundError:
-            return
-        for user in users:
-            if _fold_name(user.username) == self.username:
-                self.user = user
-                raise StopPolling
-
-    def refine_error(self, error: OutcomeUnknownError) -> OutcomeUnknownError:
-        """Return an error that says that the user was found, or the same error if none was."""
-        if self.user is None:
-            return error
-        text = "it probably happened, because this person has a user with this name. The payment confirmation is lost"
-        return error.with_details(text, how_to_find_out=_HOW_TO_FIND_OUT, found=self.user)
 
 
 def _validate_individual(individual: IDProofedIndividual) -> None:
