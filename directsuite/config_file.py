@@ -35,6 +35,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Literal, Self, cast
 import attrs
 
 from directsuite.core.files import explain_os_error, find_path_problem, replace_file, run_in_thread, sync_folder
+from directsuite.core.privacy import scrub_class, scrub_traceback
 from directsuite.core.similar import find_similar
 from directsuite.errors import ConfigurationError
 from directsuite.secret import Secret
@@ -46,6 +47,7 @@ PREFIX = "DIRECTSUITE_"
 MAX_SETTINGS_BYTES = 2**20
 MAX_SECRETS_BYTES = 2**24
 """The maximum size of a file of secrets: enough for the passwords of 100,000 mailboxes."""
+_HOME_VARIABLES = ("XDG_CONFIG_HOME", "HOME", "USERPROFILE")
 DEFAULT_FILE = "~/.config/directsuite/config.toml"
 """XDG_CONFIG_HOME replaces ~/.config if it is set."""
 CERTIFICATES = ("ca_bundle", "client_certificate", "client_key")
@@ -54,35 +56,6 @@ SECRETS = ("token", "mailbox_password", "login_password", "client_secret", "refr
 """The secrets. Each is read from a variable, or from the file given by the setting `NAME_file`."""
 IDENTITY = ("mailbox", "login_username", "token_url", "client_id", "scope", *(f"{name}_file" for name in SECRETS))
 """The settings that identify the caller. Like CERTIFICATES, they are not parameters of Settings."""
-
-
-class Variables(Mapping[str, str]):
-    """Environment variables, from os.environ or another mapping.
-
-    `repr` does not show them, because tools may print local variables.
-    """
-
-    def __init__(self, variables: Mapping[str, str] | None) -> None:
-        if variables is not None and not isinstance(cast("object", variables), Mapping):
-            variables = None  # this frame will be in the traceback, and must not show secrets
-            raise ConfigurationError("environ must be a mapping of names to strings, such as os.environ")
-        self._variables = os.environ if variables is None else variables
-
-    def __getitem__(self, name: str) -> str:
-        value = self._variables[name]
-        if isinstance(cast("object", value), str):
-            return value
-        value = ""  # this frame will be in the traceback, and must not show secrets
-        raise ConfigurationError(f"{name} must be a string")
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._variables)
-
-    def __len__(self) -> int:
-        return len(self._variables)
-
-    def __repr__(self) -> str:
-        return "Variables(...)"
 
 
 class SettingSource(enum.IntEnum):
@@ -109,11 +82,13 @@ class SettingEntry:
         return self.source is SettingSource.VARIABLE
 
 
+@scrub_class
 @attrs.frozen(kw_only=True, repr=False, eq=False)
 class Configuration(Mapping[str, SettingEntry]):
     """The settings from variables and the settings file, by name. Unset ones are not included."""
 
-    variables: Variables
+    variables: Mapping[str, str]
+    """The environment variables of the package, also empty ones."""
     file: Path | None
     profile: str | None
     profiles: tuple[str, ...]
@@ -128,7 +103,7 @@ class Configuration(Mapping[str, SettingEntry]):
 
         Raises ConfigurationError if the file cannot be read, is invalid, or does not have the profile.
         """
-        variables = Variables(environ)
+        variables = _read_variables(environ)
         file, variable = _find_settings_file(variables), f"{PREFIX}PROFILE"
         if profile is None and variables.get(variable):
             return cls._read(variables, file, variables[variable], profile_origin=variable)
@@ -137,11 +112,11 @@ class Configuration(Mapping[str, SettingEntry]):
     @classmethod
     def from_file(cls, path: str | PathLike[str], profile: str | None = None) -> Self:
         """Read a settings file, but no variables. Raises ConfigurationError in the cases of `read`."""
-        return cls._read(Variables({}), _to_path(path, "the settings file"), profile)
+        return cls._read({}, _to_path(path, "the settings file"), profile)
 
     @classmethod
     def _read(
-        cls, variables: Variables, file: Path | None, profile: str | None, profile_origin: str = "profile"
+        cls, variables: Mapping[str, str], file: Path | None, profile: str | None, profile_origin: str = "profile"
     ) -> Self:
         values, lines = _read_toml(file) if file is not None else ({}, {})
         profiles: dict[str, Any] = values.pop("profiles", {})
@@ -168,10 +143,9 @@ class Configuration(Mapping[str, SettingEntry]):
                 line = lines.get((table, name))
                 origin = f"{file}, line {line}" if line else str(file)
                 entries[name] = SettingEntry(value=value, origin=origin, source=source)
-        for variable in variables:
-            name = variable.removeprefix(PREFIX).lower()
-            if variable.startswith(PREFIX) and name not in SECRETS and (text := variables[variable]):
-                entries[name] = SettingEntry(value=text, origin=variable)
+        for variable, text in variables.items():
+            if variable.startswith(PREFIX) and text:
+                entries[variable.removeprefix(PREFIX).lower()] = SettingEntry(value=text, origin=variable)
         return cls(variables=variables, file=file, profile=profile, profiles=names, entries=entries)
 
     def __getitem__(self, name: str) -> SettingEntry:
@@ -218,14 +192,12 @@ class Configuration(Mapping[str, SettingEntry]):
         Raises ConfigurationError if the variable ends with a line break, the file does not contain only the secret, or
         it is not private.
         """
-        variable = f"{PREFIX}{name.upper()}"
-        if text := self.variables.get(variable):
-            if text.endswith(("\n", "\r")):
-                text = ""  # this frame will be in the traceback, and must not show secrets
+        if (entry := self.get(name)) is not None and entry.is_variable:
+            if entry.value.endswith(("\n", "\r")):
                 raise ConfigurationError(
-                    f"{variable} ends with a line break, which is not part of the secret: remove it"
+                    f"{entry.origin} ends with a line break, which is not part of the secret: remove it"
                 )
-            return Secret(text)
+            return Secret(entry.value)
         path = self.get_path(f"{name}_file")
         return None if path is None else read_secret_file(path, f"{name}_file of {self[f'{name}_file'].origin}")
 
@@ -235,9 +207,7 @@ class Configuration(Mapping[str, SettingEntry]):
         If both are set, the one from the source with precedence is used. Raises ConfigurationError if both are from the
         same source.
         """
-        client, token = self.get("token_url"), self.get("token_file")
-        if self.variables.get(f"{PREFIX}TOKEN"):
-            token = SettingEntry(value=None, origin=f"{PREFIX}TOKEN")
+        client, token = self.get("token_url"), self.get("token") or self.get("token_file")
         if client is None or token is None:
             return client is not None
         if client.source is token.source:
@@ -294,10 +264,8 @@ class Configuration(Mapping[str, SettingEntry]):
 
     def find_origin(self, name: str) -> str:
         """Return where a setting or secret is from, for errors. If it is not set, return its variable."""
-        variable = f"{PREFIX}{name.upper()}"
-        if self.variables.get(variable):
-            return variable
-        return next((self[each].origin for each in (name, f"{name}_file") if each in self), variable)
+        found = (self[each].origin for each in (name, f"{name}_file") if each in self)
+        return next(found, f"{PREFIX}{name.upper()}")
 
     def find_empty_variables(self) -> list[str]:
         """Return the names of the variables that are set but empty, which count as not set."""
@@ -309,7 +277,7 @@ class Configuration(Mapping[str, SettingEntry]):
         Raises ConfigurationError if the file cannot be replaced.
         """
         path = self.get_path("refresh_token_file")
-        if path is None or not path.is_file() or self.variables.get(f"{PREFIX}REFRESH_TOKEN"):
+        if path is None or not path.is_file() or "refresh_token" in self:
             return None
         place = path.resolve()
         if (problem := _find_replacement_problem(place)) is not None:
@@ -348,7 +316,19 @@ class Configuration(Mapping[str, SettingEntry]):
         return context
 
 
-def _find_settings_file(variables: Variables) -> Path | None:
+def _read_variables(environ: Mapping[str, str] | None) -> Mapping[str, str]:
+    """Return the variables of the package, and those of the home folder."""
+    if environ is not None and not isinstance(cast("object", environ), Mapping):
+        raise ConfigurationError("environ must be a mapping of names to strings, such as os.environ")
+    variables = os.environ if environ is None else environ
+    names = [name for name in variables if name.startswith(PREFIX) or name in _HOME_VARIABLES]
+    for name in names:
+        if not isinstance(cast("object", variables[name]), str):
+            raise ConfigurationError(f"{name} must be a string")
+    return {name: variables[name] for name in names}
+
+
+def _find_settings_file(variables: Mapping[str, str]) -> Path | None:
     if named := variables.get(f"{PREFIX}CONFIG"):
         return _to_path(named, f"{PREFIX}CONFIG")
     home = variables.get("HOME") or variables.get("USERPROFILE")
@@ -360,7 +340,6 @@ def _find_settings_file(variables: Variables) -> Path | None:
 def _to_path(path: str | PathLike[str], name: str) -> Path:
     problem = find_path_problem(path)
     if problem is not None:
-        path = ""  # this frame will be in the traceback, and must not show the path
         raise ConfigurationError(f"{name}: {problem}")
     return Path(path)
 
@@ -425,6 +404,7 @@ def _find_line_numbers(text: str) -> dict[tuple[str, str], int]:
     return lines
 
 
+@scrub_traceback
 def read_private_file(path: Path, name: str, *, is_path_shown: bool = False) -> bytes:
     """Return the content of a file that only its owner and group may access.
 
@@ -448,6 +428,7 @@ def read_private_file(path: Path, name: str, *, is_path_shown: bool = False) -> 
     raise ConfigurationError(f"{name} can't be read ({reason}): give another file")
 
 
+@scrub_traceback
 def read_secret_file(path: Path, name: str) -> Secret:
     """Return the secret in a file.
 
@@ -459,7 +440,6 @@ def read_secret_file(path: Path, name: str) -> Secret:
         text = content.decode("utf-8-sig").rstrip("\r\n")
         problem = "has several lines" if text else "is empty"
     if not text or "\n" in text:
-        content, text = b"", ""  # this frame will be in the traceback, and must not show secrets
         raise ConfigurationError(f"{name} {problem}: it must contain only the secret, on one line")
     return Secret(text)
 
