@@ -4,7 +4,6 @@ In the event loop's default executor, a few blocked jobs would occupy all worker
 the process could not exit.
 
     read_file      reads a block in a thread, unless it is in the system's cache
-    BlockWriter    writes pieces in a thread, a block at a time
     replace_file   replaces a file by a temporary one; sync_folder makes that survive a power failure
 """
 
@@ -40,9 +39,6 @@ PIECE_BYTES = 252 * 1024
 
 BLOCK_BYTES = 4 * PIECE_BYTES
 """Bytes that a thread reads at a time."""
-
-_MIN_WRITTEN_BYTES = 504 * 1024
-"""Bytes that are collected before a thread writes them."""
 
 Piece = bytes | memoryview
 
@@ -338,29 +334,6 @@ async def read_in_memory(reader: FileReader, left: int) -> AsyncGenerator[Piece]
             yield piece
     finally:
         piece = b""  # as above
-
-
-class BlockWriter:
-    """Collects pieces into blocks, which a thread writes."""
-
-    def __init__(self, thread: DedicatedThread, write: Callable[[list[bytes]], None]) -> None:
-        self._thread = thread
-        self._write = write
-        self._size = 0
-        self._pieces: list[bytes] = []
-
-    async def add(self, piece: bytes) -> None:
-        """Add a piece. If it completes a block, write it, and raise the error of writing."""
-        self._pieces.append(piece)
-        self._size += len(piece)
-        piece = b""  # tracebacks expose local variables
-        if self._size >= _MIN_WRITTEN_BYTES:
-            await self._thread.start(self._write, self.take())
-
-    def take(self) -> list[bytes]:
-        """Return the pieces of the incomplete block, and remove them."""
-        pieces, self._pieces, self._size = self._pieces, [], 0
-        return pieces
 
 
 def find_file(path: Path) -> Path | None:

@@ -22,12 +22,15 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, BinaryIO, Generic, Protocol, TypeVar, TypeVarTuple
 
-from directsuite.core.files import BlockWriter, DedicatedThread, explain_os_error, find_file, to_path, wait_briefly
+from directsuite.core.files import DedicatedThread, explain_os_error, find_file, to_path, wait_briefly
 from directsuite.errors import InvalidArgumentError
 
 R = TypeVar("R")
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
+
+_MIN_WRITTEN_BYTES = 504 * 1024
+"""Bytes that are collected before a thread writes them."""
 
 
 class BinaryWriter(Protocol):
@@ -84,192 +87,55 @@ class Sink(abc.ABC, Generic[R]):
         """Remove temporary files."""
 
 
-class PathSink(Sink[Path]):
-    """Writes a temporary file beside the path, and renames it at the end.
-
-    An unwritable folder is reported by `open`. If the path is a symbolic link, its target is replaced. FIFOs, devices
-    and open files such as /dev/stdout are written directly.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._target: Path | None = path
-        self._temporary: Path | None = None
-        self._is_published = False
-        self._is_aborted = False
-        """True after a failed attempt to write directly: a FIFO whose reader opens it later then gets nothing."""
-        self._file: BinaryIO | None = None
-        self._thread = DedicatedThread()
-        self._blocks = BlockWriter(self._thread, self._write)
-
-    async def open(self) -> None:
-        """Create the temporary file, unless the path is written directly.
-
-        Raises InvalidArgumentError if the path is a folder, or no file can be written there.
-        """
-        await self._thread.start(self._prepare_target)
-
-    async def begin(self) -> None:
-        """Discard buffered pieces. The temporary file is truncated when it is opened."""
-        await super().begin()
-        self._is_aborted = False
-        self._blocks.take()
-
-    async def write(self, piece: bytes) -> None:
-        """Write to the temporary file, or directly."""
-        if self._target is not None:
-            adding, piece = self._blocks.add(piece), b""  # tracebacks expose local variables
-            await adding
-            return
-        self.exhausted = True
-        writing, piece = self._thread.start(self._write, [piece]), b""
-        await writing
-
-    async def finish(self) -> None:
-        """Write the buffered pieces, sync a temporary file to the disk, and close it."""
-        await self._thread.start(self._sync, self._blocks.take())
-
-    async def abort(self) -> None:
-        """Discard buffered pieces and close the file, without removing it."""
-        self._is_aborted = self._target is None
-        self._blocks.take()
-        await wait_briefly(self._thread.start(self._close))
-
-    async def publish(self) -> None:
-        """Rename the temporary file to the destination, if there is one."""
-        await self._thread.start(self._rename)
-
-    @property
-    def result(self) -> Path:
-        """The path."""
-        return self._path
-
-    async def close(self) -> None:
-        """Remove the temporary file unless it was published."""
-        try:
-            if not self._is_published:
-                await wait_briefly(self._thread.start(self._remove))
-        finally:
-            self._thread.release()
-
-    def _prepare_target(self) -> None:
-        place = "there"
-        try:
-            if self._path.is_dir():
-                raise InvalidArgumentError("the path is a folder: give the path of a file", parameter="destination")
-            self._target = find_file(self._path)
-            if self._target is None:
-                _validate_writable(self._path)
-                return
-            place, folder = "in its folder", self._target.parent
-            if not folder.is_dir():
-                raise InvalidArgumentError("its folder does not exist: create it first", parameter="destination")
-            descriptor, name = tempfile.mkstemp(prefix=".directsuite-", suffix=".part", dir=folder)
-            os.close(descriptor)
-            self._temporary = Path(name)
-            return
-        except OSError as error:
-            reason = explain_os_error(error)
-        raise InvalidArgumentError(f"no file can be created {place} ({reason})", parameter="destination")
-
-    def _write(self, pieces: list[bytes]) -> None:
-        if self._file is None and self._temporary is not None:
-            self._file = self._temporary.open("wb")
-        elif self._file is None and self._target is None:
-            self._file = os.fdopen(os.open(self._path, os.O_WRONLY | os.O_APPEND | getattr(os, "O_BINARY", 0)), "wb")
-        if self._file is not None and not self._is_aborted:
-            self._file.writelines(pieces)
-            if self._target is None:
-                self._file.flush()
-        pieces.clear()  # tracebacks expose local variables
-
-    def _sync(self, pieces: list[bytes]) -> None:
-        self._write(pieces)
-        if self._file is not None and self._target is not None:
-            self._file.flush()
-            os.fsync(self._file.fileno())
-        self._close()
-
-    def _close(self) -> None:
-        file, self._file = self._file, None
-        if file is not None:
-            file.close()
-
-    def _rename(self) -> None:
-        self._close()
-        if self._temporary is not None and self._target is not None:
-            self._temporary.replace(self._target)
-        self._is_published = True
-
-    def _remove(self) -> None:
-        with contextlib.suppress(OSError):
-            self._close()
-        with contextlib.suppress(OSError):
-            if self._temporary is not None:
-                self._temporary.unlink(missing_ok=True)
-
-
-def _validate_writable(path: Path) -> None:
-    if stat.S_ISSOCK(path.stat().st_mode):
-        raise InvalidArgumentError(
-            "the path is a socket: give an async function that writes to it", parameter="destination"
-        )
-    if not os.access(path, os.W_OK):
-        raise InvalidArgumentError("the path is not writable: check its permissions", parameter="destination")
-
-
 class FileSink(Sink[R]):
     """Writes to a file object from its current position, and truncates it after the document.
 
     For another attempt, a file that can seek is truncated to that position. All files except io.BytesIO are written in
-    a thread, because writing can block. Files that cannot seek get each piece immediately.
+    a thread, because writing can block: a block of pieces at a time, or each piece immediately if the file cannot seek.
     """
 
-    def __init__(self, file: R) -> None:
-        self._caller_file = file
-        self._file: Any = file
-        self._is_written = False
-        self._finished = False
+    def __init__(self, destination: R) -> None:
+        self._destination = destination
+        self._file: Any = destination
         self._start: int | None = None
+        """The position of the document. None if the file cannot seek."""
+        self._is_written = False
+        self._is_finished = False
+        self._pieces: list[bytes] = []  # of the next block
+        self._pieces_size = 0
         self._thread = DedicatedThread()
-        self._blocks = BlockWriter(self._thread, self._write_all)
 
     async def open(self) -> None:
         """Determine the position of the file. Raises InvalidArgumentError if it is not open for writing bytes."""
         self._start = await self._run_blocking(_find_start, self._file)
 
     async def begin(self) -> None:
-        """Discard buffered pieces and truncate the file to its first position."""
+        """Discard collected pieces and truncate the file to its first position."""
         await super().begin()
-        self._finished = False
-        self._blocks.take()
+        self._is_finished = False
+        self._take_pieces()
         if self._is_written and self._start is not None:
             await self._run_blocking(self._rewind)
 
     async def write(self, piece: bytes) -> None:
-        """Write or buffer a piece. Raises BlockingIOError if the file accepts only a part."""
+        """Write or collect a piece. Raises BlockingIOError if the file accepts only a part."""
         self._is_written = True
         self.exhausted = self._start is None
-        try:
-            if self.exhausted:
-                await self._thread.start(self._write, piece)
-            elif self._in_memory:
-                self._write(piece)
-            else:
-                adding, piece = self._blocks.add(piece), b""
-                await adding
-        finally:
-            piece = b""  # tracebacks expose local variables
+        self._pieces.append(piece)
+        self._pieces_size += len(piece)
+        piece = b""  # tracebacks expose local variables
+        if self.exhausted or self._in_memory or self._pieces_size >= _MIN_WRITTEN_BYTES:
+            await self._run_blocking(self._write_all, self._take_pieces())
 
     async def finish(self) -> None:
         """Flush the file, so that a full disk raises an error."""
-        await self._run_blocking(self._flush, self._blocks.take())
-        self._finished = True
+        await self._run_blocking(self._flush, self._take_pieces())
+        self._is_finished = True
 
     async def abort(self) -> None:
-        """Write the buffered pieces, then check whether the file can seek back. Some compressed files cannot."""
-        pieces = self._blocks.take()
-        if not self._is_written or self._finished or self._start is None:
+        """Write the collected pieces, then check whether the file can seek back. Some compressed files cannot."""
+        pieces = self._take_pieces()
+        if not self._is_written or self._is_finished or self._start is None:
             return
         if self._in_memory:
             self._write_and_check_rewind(pieces)
@@ -282,8 +148,8 @@ class FileSink(Sink[R]):
 
     @property
     def result(self) -> R:
-        """The caller's file object."""
-        return self._caller_file
+        """The caller's destination."""
+        return self._destination
 
     @property
     def _in_memory(self) -> bool:
@@ -291,6 +157,10 @@ class FileSink(Sink[R]):
 
     async def _run_blocking(self, function: Callable[[*Ts], T], *args: *Ts) -> T:
         return function(*args) if self._in_memory else await self._thread.start(function, *args)
+
+    def _take_pieces(self) -> list[bytes]:
+        pieces, self._pieces, self._pieces_size = self._pieces, [], 0
+        return pieces
 
     def _rewind(self) -> None:
         self._file.seek(self._start)
@@ -340,6 +210,110 @@ class FileSink(Sink[R]):
                 raise BlockingIOError("the file accepted only a part of the bytes. Is it non-blocking?")
         finally:
             piece = b""  # as above
+
+
+class PathSink(FileSink[Path]):
+    """Writes a temporary file beside the path, and renames it at the end.
+
+    An unwritable folder is reported by `open`. If the path is a symbolic link, its target is replaced. FIFOs, devices
+    and open files such as /dev/stdout are written directly.
+    """
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self._file: BinaryIO | None = None
+        self._target: Path | None = None
+        """The file to replace. None if the path is written directly."""
+        self._temporary: Path | None = None
+        self._is_aborted = False
+        """True after a failed attempt to write directly: a FIFO whose reader opens it later then gets nothing."""
+
+    async def open(self) -> None:
+        """Create the temporary file, unless the path is written directly.
+
+        Raises InvalidArgumentError if the path is a folder, or no file can be written there.
+        """
+        await self._thread.start(self._prepare_target)
+
+    async def abort(self) -> None:
+        """Discard the collected pieces, and close a path that is written directly."""
+        self._take_pieces()
+        if self.exhausted:
+            self._is_aborted = True
+            await wait_briefly(self._thread.start(self._close))
+
+    async def publish(self) -> None:
+        """Rename the temporary file to the destination, if there is one."""
+        await self._thread.start(self._rename)
+
+    async def close(self) -> None:
+        """Remove the temporary file unless it was renamed."""
+        try:
+            await wait_briefly(self._thread.start(self._remove))
+        finally:
+            await super().close()
+
+    def _prepare_target(self) -> None:
+        place = "there"
+        try:
+            if self._destination.is_dir():
+                raise InvalidArgumentError("the path is a folder: give the path of a file", parameter="destination")
+            self._target = find_file(self._destination)
+            if self._target is None:
+                _validate_writable(self._destination)
+                return
+            place, folder = "in its folder", self._target.parent
+            if not folder.is_dir():
+                raise InvalidArgumentError("its folder does not exist: create it first", parameter="destination")
+            descriptor, name = tempfile.mkstemp(prefix=".directsuite-", suffix=".part", dir=folder)
+            os.close(descriptor)
+            self._temporary, self._start = Path(name), 0
+            self._file = self._temporary.open("wb")
+            return
+        except OSError as error:
+            reason = explain_os_error(error)
+        raise InvalidArgumentError(f"no file can be created {place} ({reason})", parameter="destination")
+
+    def _write(self, piece: bytes) -> None:
+        try:
+            if self._file is None:  # opening a FIFO waits for its reader
+                flags = os.O_WRONLY | os.O_APPEND | getattr(os, "O_BINARY", 0)
+                self._file = os.fdopen(os.open(self._destination, flags), "wb")
+            if not self._is_aborted:
+                super()._write(piece)
+        finally:
+            piece = b""  # as above
+
+    def _flush(self, pieces: list[bytes]) -> None:
+        super()._flush(pieces)
+        if self._file is not None and self._temporary is not None:
+            os.fsync(self._file.fileno())
+
+    def _close(self) -> None:
+        file, self._file = self._file, None
+        if file is not None:
+            file.close()
+
+    def _rename(self) -> None:
+        self._close()
+        if self._temporary is not None and self._target is not None:
+            self._temporary.replace(self._target)
+
+    def _remove(self) -> None:
+        with contextlib.suppress(OSError):
+            self._close()
+        with contextlib.suppress(OSError):
+            if self._temporary is not None:
+                self._temporary.unlink(missing_ok=True)
+
+
+def _validate_writable(path: Path) -> None:
+    if stat.S_ISSOCK(path.stat().st_mode):
+        raise InvalidArgumentError(
+            "the path is a socket: give an async function that writes to it", parameter="destination"
+        )
+    if not os.access(path, os.W_OK):
+        raise InvalidArgumentError("the path is not writable: check its permissions", parameter="destination")
 
 
 class CallableSink(Sink[int]):
