@@ -6,6 +6,7 @@ import asyncio
 import itertools
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable
+from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
@@ -22,7 +23,7 @@ INTERRUPTED_TEXT = (
 
 
 @scrub_class
-class Listing(AsyncGenerator[T, None]):
+class Listing(AsyncGenerator[T, None], AbstractAsyncContextManager["Listing[T]", None]):
     """An async generator that is also a context manager. Leaving `async with` closes it and cancels its requests.
 
     async with box.iter_messages() as messages:
@@ -65,20 +66,13 @@ class Listing(AsyncGenerator[T, None]):
             raise
         raise TransportError(INTERRUPTED_TEXT)
 
-    async def __aenter__(self) -> Self:
-        return self
-
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         await self.aclose()
 
 
-def _return_true() -> bool:
-    return True
-
-
-class Prefetch(Generic[K, T]):
+class Prefetch(AbstractAsyncContextManager["Prefetch[K, T]", None], Generic[K, T]):
     """An async iterator over the results of `fetch` for each of `keys`, in the order of the keys.
 
     keys: each is read when its fetch starts, but none before the first step.
@@ -98,7 +92,7 @@ class Prefetch(Generic[K, T]):
         fetch: Callable[[K], Coroutine[Any, Any, T]],
         *,
         window: int,
-        has_room: Callable[[], bool] = _return_true,
+        has_room: Callable[[], bool] = lambda: True,
     ) -> None:
         self._keys = iter(keys)
         self._fetch = fetch
@@ -121,9 +115,6 @@ class Prefetch(Generic[K, T]):
         self._tasks.popleft()
         self._start_fetches()
         return result
-
-    async def __aenter__(self) -> Self:
-        return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None

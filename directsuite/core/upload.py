@@ -14,6 +14,7 @@ import contextlib
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 
 import attrs
+import pybase64
 from aiohttp.abc import AbstractStreamWriter
 from aiohttp.http import StreamWriter
 from aiohttp.payload import Payload
@@ -117,7 +118,7 @@ class RequestBody:
             return
         view = memoryview(self.content)
         for start in range(0, len(view), _ENCODED_BYTES_PER_STEP):
-            yield base64.encode(view[start : start + _ENCODED_BYTES_PER_STEP])
+            yield pybase64.b64encode(view[start : start + _ENCODED_BYTES_PER_STEP])
 
     def __repr__(self) -> str:
         return f"RequestBody(size={self.size}, replayable={self.replayable})"
@@ -130,16 +131,18 @@ async def _encode_content(
     content: Content, on_accepted: Callable[[int], None] | None, on_begin: Callable[[], None]
 ) -> AsyncGenerator[bytes]:
     on_begin()
-    encoder = base64.Encoder()
+    rest = b""  # the one or two bytes that are not encoded yet
     async with contextlib.aclosing(_coalesce_pieces(content)) as pieces:
         async for piece in pieces:
-            if coded := encoder.feed(piece):
-                yield coded
-            del coded  # as above
+            complete = rest + piece if rest else piece
+            end = len(complete) - len(complete) % 3
+            rest = bytes(complete[end:])
+            if end:
+                yield pybase64.b64encode(memoryview(complete)[:end])
             if on_accepted is not None:
                 on_accepted(len(piece))
-    if rest := encoder.finish():
-        yield rest
+    if rest:
+        yield pybase64.b64encode(rest)
 
 
 async def _coalesce_pieces(content: Content) -> AsyncGenerator[Piece]:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TypeVar, cast
 
 import attrs
+import pybase64
 
 from directsuite.core.content import Content, MemoryContent, inspect_source
 from directsuite.core.events import Progress, ProgressReporter
@@ -28,7 +29,6 @@ from directsuite.messaging.models import (
     SendRequest,
     to_recipients,
 )
-from directsuite.wire import base64
 from directsuite.wire.codec import Codec
 from directsuite.wire.models import MAX_UID, require_instance, require_instances, require_text
 from directsuite.wire.values import to_milliseconds
@@ -218,7 +218,7 @@ async def make_send_body(
         each if each.source is None else attrs.evolve(each, content=placeholder) for each in attachments
     ]
     request = attrs.evolve(request, message=attrs.evolve(request.message, attachment_list=with_placeholders))
-    texts = codec.encode(request).split(base64.encode(placeholder))
+    texts = codec.encode(request).split(pybase64.b64encode(placeholder))
     if len(texts) != len(sources) + 1:
         reason = "the converter does not encode contents as base64, so streamed contents are not supported"
         raise InvalidArgumentError(reason, parameter=attachments_parameter)

@@ -16,6 +16,7 @@ from typing import Any, cast
 from urllib.parse import quote_plus
 
 import attrs
+import pybase64
 
 from directsuite.core.call import Confirmation, Options
 from directsuite.core.credentials import AccessToken, TokenSource
@@ -38,8 +39,7 @@ from directsuite.errors import (
 )
 from directsuite.oauth.grants import AuthorizationCode, ClientCredentials, Consent, Grant, OnRotated, RefreshToken
 from directsuite.secret import Secret
-from directsuite.wire import base64
-from directsuite.wire.parsing import MismatchError, parse_strictly
+from directsuite.wire.parsing import MismatchError, parse
 
 MAX_RESPONSE_BYTES = 1_048_576
 """The maximum size of a response."""
@@ -185,7 +185,7 @@ class TokenEndpoint:
         if response.too_large:
             text = f"the token endpoint's response is larger than {MAX_RESPONSE_BYTES} bytes: check token_url"
             raise ResponseDecodeError(text, too_large=True, **ERROR_CONTEXT)
-        read = self._read_token(parse_strictly(response.body), incoming.status)
+        read = self._read_token(parse(response.body), incoming.status)
         if isinstance(read, AccessToken):
             return read
         raise read
@@ -417,7 +417,7 @@ def make_headers(grant: Grant) -> dict[str, str]:
     if grant.client_secret is not None and grant.client_auth == "basic":
         # Both parts are form-encoded first, so that colons and non-ASCII characters are allowed.
         parts = f"{quote_plus(grant.client_id)}:{quote_plus(grant.client_secret.reveal())}"
-        headers["Authorization"] = f"Basic {base64.encode(parts.encode()).decode()}"
+        headers["Authorization"] = f"Basic {pybase64.b64encode_as_string(parts.encode())}"
     return headers
 
 
@@ -438,7 +438,7 @@ def make_form(grant: Grant, grant_type: str, **parameters: str | Secret | None) 
 
 def _read_secret(body: dict[str, Any], name: str) -> Secret:
     text = body[name]
-    if not isinstance(text, str) or not text:
+    if type(text) is not str or not text:  # a text with broken characters has another type
         raise MismatchError("a string", f"$.{name}")
     return Secret(text)
 

@@ -20,6 +20,7 @@ from unittest.mock import ANY
 from urllib.parse import quote, unquote
 
 import attrs
+import pybase64
 from yarl import URL
 
 from directsuite.core.operation import Operation, Service
@@ -31,7 +32,6 @@ from directsuite.messaging.models import APIResponse
 from directsuite.registration import operations as registration
 from directsuite.registration.models import SUCCESS_CODE, ResellerAPIResponse
 from directsuite.signing import operations as signing
-from directsuite.wire import base64
 from directsuite.wire.codec import Codec
 from directsuite.wire.models import Model, OpenEnum, get_model_fields
 from directsuite.wire.parsing import MismatchError
@@ -102,7 +102,7 @@ def response(operation: str, *, status: int | None = None, **values: Any) -> Ser
             raise TypeError(f"the response of {operation} is a PDF, and has no field {min(unknown)}. Its field is pdf.")
         if not isinstance(pdf := values.get("pdf"), bytes) or not pdf:
             raise TypeError(f"the response of {operation} needs pdf: bytes, such as b'%PDF-1.7'")
-        body = base64.encode(pdf)
+        body = pybase64.b64encode(pdf)
     else:
         fields = attrs.fields_dict(chosen.response)
         members = {name: value for name, value in values.items() if name in fields or name not in parameters}

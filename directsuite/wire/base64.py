@@ -1,4 +1,4 @@
-"""Base64 text, complete or in pieces. The alphabet is checked strictly; line breaks are ignored."""
+"""Decode base64 text, complete or in pieces. The alphabet is checked strictly; line breaks are ignored."""
 
 from __future__ import annotations
 
@@ -14,16 +14,6 @@ _BASE_BLANK_CHARS, _BLANK_CHARS_PER_BYTE = 65_536, 4
 """Whitespace allowed at first, and for each decoded byte: the limit prevents endless responses."""
 
 
-def encode(content: bytes | memoryview) -> bytes:
-    """Return base64 on one line."""
-    return pybase64.b64encode(content)
-
-
-def encode_text(content: bytes) -> str:
-    """Return base64 on one line, as a str."""
-    return pybase64.b64encode_as_string(content)
-
-
 def decode(text: bytes | str) -> bytes:
     """Decode base64 text with or without line breaks. Raises MismatchError if it is not base64."""
     try:
@@ -36,25 +26,6 @@ def decode(text: bytes | str) -> bytes:
     except (binascii.Error, ValueError):
         pass
     raise MismatchError(_EXPECTED)
-
-
-class Encoder:
-    """Encodes a stream in pieces, which form the encoding of the complete stream."""
-
-    def __init__(self) -> None:
-        self._rest = b""
-
-    def feed(self, piece: bytes | memoryview) -> bytes:
-        """Return the encoding of all complete groups of three bytes. Up to two bytes are retained."""
-        content = self._rest + piece if self._rest else piece
-        complete_size = len(content) - len(content) % 3
-        self._rest = bytes(content[complete_size:])
-        return pybase64.b64encode(memoryview(content)[:complete_size])
-
-    def finish(self) -> bytes:
-        """Return the padded encoding of the retained bytes, or b"" if there are none."""
-        rest, self._rest = self._rest, b""
-        return pybase64.b64encode(rest)
 
 
 class Decoder:

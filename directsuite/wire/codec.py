@@ -31,10 +31,10 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import attrs
 import msgspec
+import pybase64
 
 from directsuite.errors import DirectSuiteError, InvalidArgumentError
 from directsuite.secret import Secret
-from directsuite.wire import base64
 from directsuite.wire.models import (
     NULL_VALUES,
     TEXT_TYPES,
@@ -483,7 +483,7 @@ def _write_pairs(pairs: dict[str, str]) -> dict[str, str] | list[dict[str, str]]
 
 
 _WRITERS: Mapping[Any, Callable[[Any], Any]] = {
-    bytes: base64.encode_text,
+    bytes: pybase64.b64encode_as_string,
     datetime: write_datetime,
     date: date.isoformat,
     dict: _write_pairs,

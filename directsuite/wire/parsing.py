@@ -91,15 +91,6 @@ def parse(document: bytes | bytearray | memoryview) -> Any:
     raise MismatchError("JSON")
 
 
-def parse_strictly(document: bytes) -> Any:
-    """Parse a JSON document. Raises MismatchError if it is not JSON, or has broken characters or too large numbers."""
-    try:
-        return _VALUE_DECODER.decode(strip_byte_order_mark(document))
-    except _DECODE_ERRORS:
-        pass
-    raise MismatchError("JSON")
-
-
 def strip_byte_order_mark(document: bytes) -> bytes:
     """Return the document without the byte order mark that some servers add (RFC 8259, 8.1)."""
     return document.removeprefix(BYTE_ORDER_MARK)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from typing import Any
 
-from directsuite.wire import base64
 from tests.core import responses
 from tests.core.scripted_server import Exchange, Responder
 from tests.operations import OPERATIONS
@@ -33,12 +33,12 @@ _MAIL: dict[str, Any] = {
     "headers": [{"name": "X-Planted", "value": sentinels.HEADER}],
     "attachments": [
         {
-            "content": base64.encode(sentinels.ATTACHED).decode(),
+            "content": base64.b64encode(sentinels.ATTACHED).decode(),
             "contentType": "text/xml",
             "filename": sentinels.FILE_NAME,
         }
     ],
-    "data": base64.encode(sentinels.RAW).decode(),
+    "data": base64.b64encode(sentinels.RAW).decode(),
     "unknown": _ALL_SENTINELS,
 }
 _LOG = {
@@ -103,7 +103,7 @@ for _case in OPERATIONS.values():
 async def respond_success(exchange: Exchange) -> None:
     service, *rest = exchange.request.target[1:].split("/")
     pulled = service == "signing" and (rest[-1] == "pull" or (exchange.request.method == "GET" and rest[-1] != "info"))
-    await responses.respond(base64.encode(sentinels.PDF) if pulled else _SUCCESS_BODIES[service])(exchange)
+    await responses.respond(base64.b64encode(sentinels.PDF) if pulled else _SUCCESS_BODIES[service])(exchange)
 
 
 partial_response: Responder = responses.respond_in_chunks(
