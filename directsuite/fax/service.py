@@ -15,8 +15,7 @@ from directsuite.core.iteration import Listing, Prefetch
 from directsuite.errors import InvalidArgumentError, ResponseDecodeError
 from directsuite.fax import operations
 from directsuite.fax.models import FaxMessage, FaxMessageInformation
-from directsuite.fax.pages import FetchPage, PageReader, get_message_key
-from directsuite.fax.watching import FaxPoller, OnPoll, watch
+from directsuite.fax.watching import FaxPoller, FetchPage, OnPoll, PageReader, get_message_key, watch
 from directsuite.wire.models import require_instance
 
 
