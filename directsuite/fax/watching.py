@@ -173,10 +173,8 @@ class _Poll:
     """The new or changed messages that were not returned yet."""
     newest: dict[str, _Record] = attrs.field(factory=dict[str, _Record])
     """The records that arrived after the poll had failed, newest first."""
-    older: dict[str, _Record] = attrs.field(factory=dict[str, _Record])
-    """The older records that were read again."""
-    missing_keys: set[str] = attrs.field(factory=set[str])
-    """The keys of older records that no longer exist."""
+    older: dict[str, _Record | None] = attrs.field(factory=dict[str, _Record | None])
+    """The older records that were read again. None for those that no longer exist."""
     offset: int = 0
     last_page_keys: frozenset[str] = frozenset()
     """The keys of the last page that was read, not counting pages read for `newest`."""
@@ -219,10 +217,7 @@ class FaxPoller:
             await self._read_newest(poll)
         if not poll.is_complete:
             await self._read_pages(poll)
-        records = poll.records
-        if poll.may_have_older:
-            records = poll.records | await self._read_older(poll)
-        self._known = records
+        self._known = poll.records | (await self._read_older(poll) if poll.may_have_older else {})
         messages = self.take_fresh()
         self._poll = _Poll()
         return messages
@@ -274,7 +269,9 @@ class FaxPoller:
             poll.is_complete = reader.is_done or unchanged or self._is_long_before_since(page)
             poll.may_have_older = not reader.has_reached_end
 
-    def _record_messages(self, page: Iterable[FaxMessage], poll: _Poll, into: dict[str, _Record]) -> bool:
+    def _record_messages(
+        self, page: Iterable[FaxMessage], poll: _Poll, into: dict[str, _Record] | dict[str, _Record | None]
+    ) -> bool:
         """Record the messages of a page in `into`, and the new or changed ones in `poll.fresh`.
 
         Return True if no message is new or changed. Messages that this poll has already read are ignored.
@@ -299,7 +296,7 @@ class FaxPoller:
             if record.is_active and record.first_seen_at > recently:
                 pages.setdefault(poll.offset + place // poll.page_size * poll.page_size, []).append(key)
         for at, keys in pages.items():
-            if poll.missing_keys.union(poll.older).issuperset(keys):
+            if poll.older.keys() >= set(keys):
                 continue
             if len(keys) > 1 or older[keys[0]].handle is None:
                 # After a 404, because the list is shorter now, each record is requested by its handle.
@@ -309,19 +306,13 @@ class FaxPoller:
                     known = [each for each in page if not each.message_handle or get_message_key(each) in older]
                     self._record_messages(known, poll, poll.older)
             for key in keys:
-                if key not in poll.older:
-                    self._record_messages(await self._fetch_if_exists(older[key].handle), poll, poll.older)
-                if key not in poll.older:
-                    poll.missing_keys.add(key)
-        return {key: poll.older.get(key, record) for key, record in older.items() if key not in poll.missing_keys}
-
-    async def _fetch_if_exists(self, handle: str | None) -> Sequence[FaxMessage]:
-        if handle is None:
-            return ()
-        try:
-            return _fill_handle(await self.fetch_single(handle), handle)
-        except (BadRequestError, NotFoundError):
-            return ()
+                handle = older[key].handle
+                if key not in poll.older and handle is not None:
+                    with contextlib.suppress(BadRequestError, NotFoundError):
+                        self._record_messages(_fill_handle(await self.fetch_single(handle), handle), poll, poll.older)
+                poll.older.setdefault(key)
+        found = {key: poll.older.get(key, record) for key, record in older.items()}
+        return {key: record for key, record in found.items() if record is not None}
 
     def _correct_since(self, newest: Sequence[FaxMessage]) -> None:
         """Correct `since`, in the first call, if it is in the future, because it would hide new faxes.
