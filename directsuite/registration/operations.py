@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+import functools
+from typing import Any
 
 from directsuite.core.operation import Auth, Code, FaultFormat, Operation, Semantics, Service
 from directsuite.errors import (
@@ -23,8 +24,6 @@ from directsuite.registration.models import (
     LoginResponse,
     ResellerAPIResponse,
 )
-
-R = TypeVar("R")
 
 CODES: dict[Code, tuple[type[ServiceError], str]] = {
     "002": (BadRequestError, "invalid user when provisioning a new Direct mailbox account"),
@@ -66,60 +65,41 @@ FAULT_FORMAT = FaultFormat(
 )
 
 
-def _make_operation(
-    name: str,
-    method: str,
-    path: str,
-    semantics: Semantics,
-    response: type[R],
-    *,
-    auth: Auth = Auth.SESSION,
-    required_fields: tuple[str, ...] = (),
-    how_to_find_out: str = "",
-) -> Operation[R]:
-    return Operation(
-        name=name,
-        service=Service.REGISTRATION,
-        method=method,
-        path=path,
-        semantics=semantics,
-        auth=auth,
-        response=response,
-        fault_format=FAULT_FORMAT,
-        required_fields=required_fields,
-        how_to_find_out=how_to_find_out,
-    )
-
-
-LOGIN = _make_operation(
-    "login", "POST", "login", Semantics.REPEATABLE, LoginResponse, auth=Auth.NONE, required_fields=("session_id",)
+_make_operation = functools.partial(
+    Operation[Any], service=Service.REGISTRATION, method="POST", auth=Auth.SESSION, fault_format=FAULT_FORMAT
 )
-PROVISION_ID_PROOFED_PATIENT = _make_operation(
-    "ProvisionIDProofedPatient",
-    "POST",
-    "ProvisionIDProofedPatient/{session_id}/{direct_domain}",
-    Semantics.NON_IDEMPOTENT,  # it debits an account
-    AddUsersResponseV2,
+
+LOGIN: Operation[LoginResponse] = _make_operation(
+    name="login",
+    path="login",
+    semantics=Semantics.REPEATABLE,
+    auth=Auth.NONE,
+    response=LoginResponse,
+    required_fields=("session_id",),
+)
+PROVISION_ID_PROOFED_PATIENT: Operation[AddUsersResponseV2] = _make_operation(
+    name="ProvisionIDProofedPatient",
+    path="ProvisionIDProofedPatient/{session_id}/{direct_domain}",
+    semantics=Semantics.NON_IDEMPOTENT,  # it debits an account
+    response=AddUsersResponseV2,
     how_to_find_out="call get_patient_address_by_meta(direct_domain, individual), to search for the patient.",
 )
-GET_PATIENT_ADDRESS_BY_META = _make_operation(
-    "GetPatientAddressByMeta",
-    "POST",
-    "GetPatientAddressByMeta/{session_id}/{direct_domain}",
-    Semantics.SAFE,
-    GetPatientAddressesResponse,
+GET_PATIENT_ADDRESS_BY_META: Operation[GetPatientAddressesResponse] = _make_operation(
+    name="GetPatientAddressByMeta",
+    path="GetPatientAddressByMeta/{session_id}/{direct_domain}",
+    semantics=Semantics.SAFE,
+    response=GetPatientAddressesResponse,
 )
-GET_PATIENT_ADDRESS_BY_USERNAME = _make_operation(
-    "GetPatientAddressByUsername",
-    "GET",
-    "GetPatientAddressByUsername/{session_id}/{direct_domain}/{direct_username}",
-    Semantics.SAFE,
-    GetPatientAddressesResponse,
+GET_PATIENT_ADDRESS_BY_USERNAME: Operation[GetPatientAddressesResponse] = _make_operation(
+    name="GetPatientAddressByUsername",
+    method="GET",
+    path="GetPatientAddressByUsername/{session_id}/{direct_domain}/{direct_username}",
+    semantics=Semantics.SAFE,
+    response=GetPatientAddressesResponse,
 )
-SET_PATIENTS_PASSWORDS = _make_operation(
-    "SetPatientsPasswords",
-    "POST",
-    "SetPatientsPasswords/{session_id}/{direct_domain}",
-    Semantics.IDEMPOTENT,
-    ResellerAPIResponse,
+SET_PATIENTS_PASSWORDS: Operation[ResellerAPIResponse] = _make_operation(
+    name="SetPatientsPasswords",
+    path="SetPatientsPasswords/{session_id}/{direct_domain}",
+    semantics=Semantics.IDEMPOTENT,
+    response=ResellerAPIResponse,
 )

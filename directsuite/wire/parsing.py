@@ -31,8 +31,7 @@ _ELEMENT_SEPARATOR = re.compile(rb'\}[ \t\r\n]*+,[ \t\r\n]*+\{[ \t\r\n]*+"[^"\\]
 
 _TEXT_INSIDE_BRACKETS = re.compile(rb'[^"{}\[\]]*+(?:"[^"\\]{0,256}+(?:\\.[^"\\]{0,256}+)*+"[^"{}\[\]]*+)*+', re.DOTALL)
 """Text up to a bracket or a long string, for which searching for the end is faster."""
-_TEXT_BEFORE_NAME_END = re.compile(rb'[^"{}\[\],:]*+')
-_TEXT_BEFORE_VALUE_END = re.compile(rb'[^"{}\[\],]*+')
+_TEXT_BEFORE_DELIMITER = re.compile(rb'[^"{}\[\],:]*+')
 
 _QUOTE, _BACKSLASH, _COMMA, _COLON, _OPEN_BRACE, _OPEN_BRACKET = b'"\\,:{['
 
@@ -183,7 +182,7 @@ class ArraySplitter:
         has_member = self._buffer[self._position] == _OPEN_BRACE
         self._retain(self._position + 1)
         while has_member:
-            yield from self._skip_text(_TEXT_BEFORE_NAME_END)
+            yield from self._skip_text()
             delimiter = self._buffer[self._position]
             if delimiter == _COLON:
                 is_target = self._is_key()
@@ -192,13 +191,13 @@ class ArraySplitter:
                 if is_target:
                     yield from self._skip_space()
                     if self._buffer[self._position] == _OPEN_BRACE:
-                        yield from self._skip_text(_TEXT_BEFORE_VALUE_END)
+                        yield from self._skip_text()
                         yield self._take_element()
                         self._outer_text += b"[]"
                     elif self._buffer[self._position] == _OPEN_BRACKET:
                         self._retain(self._position + 1)
                         yield from self._split_array()
-                yield from self._skip_text(_TEXT_BEFORE_VALUE_END)
+                yield from self._skip_text()
                 delimiter = self._buffer[self._position]
             self._retain(self._position + 1)
             has_member = delimiter == _COMMA
@@ -215,7 +214,7 @@ class ArraySplitter:
     def _split_array(self) -> Iterator[Any]:
         is_first, has_next = True, True
         while has_next:
-            yield from self._skip_text(_TEXT_BEFORE_VALUE_END)
+            yield from self._skip_text()
             end = self._position
             has_next = self._buffer[end] == _COMMA
             separator = self._find_separator(end)
@@ -276,14 +275,11 @@ class ArraySplitter:
             yield _NEEDS_MORE
         self._position = position
 
-    def _skip_text(self, before_end: re.Pattern[bytes]) -> Iterator[Any]:
-        """Move to the closing bracket after the position, or to the first delimiter outside brackets.
-
-        before_end: the text before a bracket, a string or a delimiter.
-        """
+    def _skip_text(self) -> Iterator[Any]:
+        """Move to the closing bracket after the position, or to the first comma or colon outside brackets."""
         depth = 0
         while True:
-            skip = _TEXT_INSIDE_BRACKETS if depth else before_end
+            skip = _TEXT_INSIDE_BRACKETS if depth else _TEXT_BEFORE_DELIMITER
             self._position = cast("re.Match[bytes]", skip.match(self._buffer, self._position)).end()
             if self._position == len(self._buffer):
                 yield _NEEDS_MORE
