@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import hashlib
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
@@ -90,18 +90,17 @@ class DocumentReader:
 
         Raises MismatchError if the text is not base64, and ResponseDecodeError after more than `max_bytes`.
         """
-        text: bytes | memoryview = b""
         content = b""
         try:
-            for text in _split_chunk(piece):
-                if content := self._decoder.feed(text):
+            for start in range(0, len(piece), _CHARS_PER_TURN):
+                if content := self._decoder.feed(memoryview(piece)[start : start + _CHARS_PER_TURN]):
                     self._size += len(content)
                     if self._max_bytes is not None and self._size > self._max_bytes:
                         explanation = f"the document is larger than {self._max_bytes} bytes: raise max_bytes"
                         raise ResponseDecodeError(explanation, too_large=True)
                     yield content
         finally:
-            piece = text = content = b""  # tracebacks expose local variables
+            piece = content = b""  # tracebacks expose local variables
 
     def finish(self) -> tuple[()]:
         """Raise MismatchError if the text is incomplete or empty."""
@@ -109,13 +108,6 @@ class DocumentReader:
         if not self._size:
             raise MismatchError("base64 text")
         return ()
-
-
-def _split_chunk(chunk: bytes) -> Sequence[bytes | memoryview]:
-    if len(chunk) <= _CHARS_PER_TURN:
-        return (chunk,)
-    view = memoryview(chunk)
-    return [view[start : start + _CHARS_PER_TURN] for start in range(0, len(chunk), _CHARS_PER_TURN)]
 
 
 class Destination(Generic[R]):
@@ -231,9 +223,13 @@ class Destination(Generic[R]):
                 for content in reader.feed(chunk):
                     if digest is not None:
                         digest.update(content)
-                    await self._write_piece(content)
-                    since_turn += len(content)
-                    if since_turn + len(content) > _CHARS_PER_TURN // 4 * 3:
+                    size = len(content)
+                    with _WRAP_ERRORS_WHILE_READING:
+                        writing, content = self.sink.write(content), b""
+                        await writing
+                        self._meter.advance(size)
+                    since_turn += size
+                    if since_turn + size > _CHARS_PER_TURN // 4 * 3:
                         since_turn = 0
                         await asyncio.sleep(0)
             reader.finish()
@@ -242,13 +238,6 @@ class Destination(Generic[R]):
         if digest is not None and self._sha256 != digest.hexdigest():
             self._has_wrong_digest = True
             raise ResponseDecodeError("the document's SHA-256 digest is not the given one")
-
-    async def _write_piece(self, content: bytes) -> None:
-        size = len(content)
-        with _WRAP_ERRORS_WHILE_READING:
-            writing, content = self.sink.write(content), b""  # as above
-            await writing
-            self._meter.advance(size)
 
 
 def is_exhausted(receive: object) -> bool:

@@ -260,7 +260,12 @@ class PathSink(FileSink[Path]):
                 raise InvalidArgumentError("the path is a folder: give the path of a file", parameter="destination")
             self._target = find_file(self._destination)
             if self._target is None:
-                _validate_writable(self._destination)
+                if stat.S_ISSOCK(self._destination.stat().st_mode):
+                    reason = "the path is a socket: give an async function that writes to it"
+                    raise InvalidArgumentError(reason, parameter="destination")
+                if not os.access(self._destination, os.W_OK):
+                    reason = "the path is not writable: check its permissions"
+                    raise InvalidArgumentError(reason, parameter="destination")
                 return
             place, folder = "in its folder", self._target.parent
             if not folder.is_dir():
@@ -305,15 +310,6 @@ class PathSink(FileSink[Path]):
         with contextlib.suppress(OSError):
             if self._temporary is not None:
                 self._temporary.unlink(missing_ok=True)
-
-
-def _validate_writable(path: Path) -> None:
-    if stat.S_ISSOCK(path.stat().st_mode):
-        raise InvalidArgumentError(
-            "the path is a socket: give an async function that writes to it", parameter="destination"
-        )
-    if not os.access(path, os.W_OK):
-        raise InvalidArgumentError("the path is not writable: check its permissions", parameter="destination")
 
 
 class CallableSink(Sink[int]):

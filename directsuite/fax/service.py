@@ -112,9 +112,6 @@ class Fax(Facade):
     ) -> AsyncGenerator[FaxMessage]:
         reader, seen = PageReader(self._make_fetch_page(fax_number, timeout)), set[str]()
 
-        def has_more() -> bool:
-            return not reader.is_done and len(seen) != limit
-
         async def fetch(_: object) -> list[FaxMessage]:
             fresh: list[FaxMessage] = []
             for message in await reader.read():
@@ -130,7 +127,7 @@ class Fax(Facade):
                 )
             return fresh
 
-        steps = itertools.takewhile(lambda _: has_more(), itertools.count())
+        steps = itertools.takewhile(lambda _: not reader.is_done and len(seen) != limit, itertools.count())
         async with Prefetch(steps, fetch, window=1) as pages:
             async for messages in pages:
                 for message in messages:

@@ -135,8 +135,8 @@ def make_source(transport: Transport, grant: Grant) -> TokenSource:
     return ConsentSource(transport, grant)
 
 
-class TokenEndpoint:
-    """Sends the token requests of a grant."""
+class GrantSource:
+    """A token source that sends the requests of a grant to the token endpoint."""
 
     renewable = True
     is_builtin = True
@@ -196,12 +196,9 @@ class TokenEndpoint:
             raise MismatchError("an object")
         body = {name: member for name, member in cast("dict[str, Any]", document).items() if member is not None}
         if "error" in body:  # some servers send errors with status 200
-            error = str(body["error"])
-            if error not in CODES:
-                text = "the token endpoint responded with an unknown error"
-                return ServiceError(text, status=status, outcome=Outcome.FAILED, **ERROR_CONTEXT)
-            cls, meaning = CODES[error]
-            return cls(f"{meaning} ({error})", status=status, code=error, outcome=Outcome.FAILED, **ERROR_CONTEXT)
+            code = str(body["error"]) if str(body["error"]) in CODES else None
+            cls, text = CODES.get(code, (ServiceError, "the token endpoint responded with an unknown error"))
+            return cls(text, status=status, code=code, outcome=Outcome.FAILED, **ERROR_CONTEXT)
         if "access_token" not in body:
             raise MismatchError("present", "$.access_token")
         if body.get("refresh_token"):  # stored first, because the previous one may be invalid now
@@ -219,7 +216,7 @@ class TokenEndpoint:
         return AccessToken(_read_secret(body, "access_token"), _read_lifetime(body.get("expires_in")))
 
 
-class ClientCredentialsSource(TokenEndpoint):
+class ClientCredentialsSource(GrantSource):
     """Tokens for the program itself."""
 
     def __init__(self, transport: Transport, grant: ClientCredentials) -> None:
@@ -231,7 +228,7 @@ class ClientCredentialsSource(TokenEndpoint):
         return await self._request_token(TOKEN, "client_credentials", scope=self._scope)
 
 
-class ConsentSource(TokenEndpoint):
+class ConsentSource(GrantSource):
     """Tokens on behalf of a user, requested with the refresh token, or with the code if there is none."""
 
     # `renewable` is True also without a refresh token: `fetch` raises an error with advice
