@@ -76,11 +76,6 @@ _PART_BYTES = 65_536
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")  # not encodable as UTF-8
 
 
-@functools.cache  # generating a model's functions is slow
-def _get_package_converter() -> cattrs.Converter:
-    return make_converter()
-
-
 class Codec:
     """Converts JSON to models and models to JSON with a cattrs converter."""
 
@@ -159,15 +154,15 @@ class Codec:
         Raises InvalidArgumentError if a text contains a surrogate, or if a user's hook fails or returns a value that
         JSON cannot represent.
         """
-        plain, is_plain, parameter = None, False, type(document).__name__
+        plain, parameter = None, type(document).__name__
         try:
-            plain, is_plain = self._to_plain(document), True
+            plain = self._to_plain(document)
             return msgspec.json.encode(plain, enc_hook=_encode_text)
         except (DirectSuiteError, MemoryError, RecursionError):
             raise
         except Exception as error:  # noqa: BLE001  not chained: the error and its stack frames may show the value
             reason = f"a hook of the converter failed ({type(error).__name__})"
-            has_surrogate = is_plain and isinstance(error, UnicodeEncodeError)
+            has_surrogate = plain is not None and isinstance(error, UnicodeEncodeError)
         if has_surrogate:
             reason = "it contains half of a surrogate pair, which UTF-8 cannot encode"
             paths = (path for path, text in _iter_texts(plain) if _LONE_SURROGATE.search(text))
@@ -219,6 +214,9 @@ def make_converter() -> cattrs.Converter:
     return converter
 
 
+_get_package_converter = functools.cache(make_converter)  # generating a model's functions is slow
+
+
 def register_hooks(converter: cattrs.Converter) -> None:
     """Register hooks for the specification's types with an existing converter, such as one of `cattrs.preconf`.
 
@@ -233,7 +231,7 @@ def register_hooks(converter: cattrs.Converter) -> None:
 
     original = Converter() if type(converter) is Converter else converter
     reading, writing = _get_hooks(original.get_structure_hook), _get_hooks(original.get_unstructure_hook)
-    converter.register_structure_hook(OpenEnum, _structure_enum)
+    converter.register_structure_hook(OpenEnum, read_member)
     converter.register_unstructure_hook(OpenEnum, str.__str__)
     converter.register_structure_hook(Secret, lambda value, _: Secret(read_text(value)))
     converter.register_unstructure_hook(Secret, Secret.reveal)
@@ -246,10 +244,6 @@ def register_hooks(converter: cattrs.Converter) -> None:
 
     converter.register_structure_hook_factory(is_model, make_structure_hook)
     converter.register_unstructure_hook_factory(is_model, make_unstructure_hook)
-
-
-def _structure_enum(value: Any, cls: type[OpenEnum]) -> OpenEnum:
-    return read_member(cls, value)
 
 
 def _get_hooks(get_hook: Callable[[Any], Hook]) -> dict[Any, Hook]:
@@ -312,10 +306,12 @@ class ModelReader:
         return self.read(value, place)
 
     def _generate_read_function(self) -> Callable[..., Any]:
+        # Assignment is slow unless both methods are replaced.
+        assignable = {"__setattr__": object.__setattr__, "__delattr__": object.__delattr__}
         scope: dict[str, Any] = {
             "__name__": __name__,  # of its stack frames
             "cls": self._cls,
-            "twin": _make_unfrozen_class(self._cls),
+            "twin": type(f"Unfrozen{self._cls.__name__}", (self._cls,), {"__slots__": (), **assignable}),
             "new": object.__new__,
             "MismatchError": MismatchError,
             "handle": _handle_unreadable,
@@ -356,7 +352,7 @@ class ModelReader:
             # A value of exactly the field's type needs no reader.
             if kind in _EXACT_TYPES and kind not in self._user_hooks:
                 code = f"v if type(v) is {kind.__name__} else {code}"
-            if is_enum(kind) and self._get_hook(kind) is _structure_enum:
+            if is_enum(kind) and self._get_hook(kind) is read_member:
                 scope[f"members{number}"] = dict(kind._value2member_map_)
                 code = f"members{number}[v] if type(v) is str and v in members{number} else {code}"
         if field.required:
@@ -431,13 +427,6 @@ def _handle_unreadable(
     extra[field.key] = found
     count_unreadable(place, f".{field.key}")
     return field.make_default()
-
-
-def _make_unfrozen_class(cls: type[Any]) -> type[Any]:
-    """Return a subclass with the same memory layout and assignable attributes. Filling it is eight times faster."""
-    # Assignment is slow unless both methods are replaced.
-    assignable = {"__setattr__": object.__setattr__, "__delattr__": object.__delattr__}
-    return type(f"Unfrozen{cls.__name__}", (cls,), {"__slots__": (), **assignable})
 
 
 def _make_unstructure_hook(cls: Any, converter: cattrs.Converter, user_hooks: Mapping[Any, Hook]) -> Hook:

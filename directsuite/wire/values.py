@@ -228,7 +228,7 @@ def _as_text(value: Any) -> str:
     raise MismatchError("a string")
 
 
-def read_member(cls: type[OpenEnum], value: Any) -> OpenEnum:
+def read_member(value: Any, cls: type[OpenEnum]) -> OpenEnum:
     """Return the enum's member for a text, or for a number's text. Raise MismatchError for any other value."""
     if value in NULL_VALUES:
         raise MismatchError("text")
