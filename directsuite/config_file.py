@@ -350,12 +350,10 @@ def _read_toml(path: Path) -> tuple[dict[str, Any], dict[tuple[str, str], int]]:
 
     try:
         with path.open("rb") as file:
-            text = _read_limited(file, MAX_SETTINGS_BYTES).decode()
+            text = _read_limited(file, MAX_SETTINGS_BYTES, f"settings file {path}").decode()
         return tomllib.loads(text), _find_line_numbers(text)
     except FileNotFoundError:
         reason = "it does not exist: give another file, or create it"
-    except _TooLargeError as error:
-        reason = str(error)
     # The error is not chained, because its text quotes the file. A path with a null byte also raises ValueError.
     except (ValueError, RecursionError) as error:
         reason = explain_syntax_error(error, "TOML")
@@ -383,14 +381,10 @@ def explain_syntax_error(error: Exception, language: Literal["JSON", "TOML"]) ->
     return f"it is not valid {language} ({found['place']}: {shown}{hint})"
 
 
-class _TooLargeError(Exception):
-    """A file exceeds its limit."""
-
-
-def _read_limited(file: BinaryIO, limit: int) -> bytes:
+def _read_limited(file: BinaryIO, limit: int, name: str) -> bytes:
     content = file.read(limit + 1)
     if len(content) > limit:
-        raise _TooLargeError(f"it has more than {limit:,} bytes")
+        raise ConfigurationError(f"{name} has more than {limit:,} bytes: give another file")
     return content
 
 
@@ -420,9 +414,7 @@ def read_private_file(path: Path, name: str, *, is_path_shown: bool = False) -> 
 
                 command = f"run `chmod o= {shlex.quote(str(path))}`" if is_path_shown else "run `chmod o=` on it"
                 raise ConfigurationError(f"{name} is accessible to other users: {command}")
-            return _read_limited(file, MAX_SECRETS_BYTES)
-    except _TooLargeError as error:
-        reason = str(error)
+            return _read_limited(file, MAX_SECRETS_BYTES, name)
     except (OSError, ValueError) as error:
         reason = explain_os_error(error) if isinstance(error, OSError) else "its path is not valid"
     raise ConfigurationError(f"{name} can't be read ({reason}): give another file")

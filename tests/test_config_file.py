@@ -239,8 +239,8 @@ def test_no_setting_has_two_meanings() -> None:
 
 @pytest.mark.skipif(not Path("/dev/zero").exists(), reason="the system has no file without an end")
 def test_file_without_an_end_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(ds.ConfigurationError, match="settings file /dev/zero: it has more than 1,048,576 bytes"):
+    with pytest.raises(ds.ConfigurationError, match="settings file /dev/zero has more than 1,048,576 bytes"):
         Configuration.read({"DIRECTSUITE_CONFIG": "/dev/zero"})
     monkeypatch.setattr("directsuite.config_file.stat.S_IRWXO", 0)
-    with pytest.raises(ds.ConfigurationError, match="it has more than"):
+    with pytest.raises(ds.ConfigurationError, match="the file has more than"):
         read_secret_file(Path("/dev/zero"), "the file")

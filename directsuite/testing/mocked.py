@@ -143,7 +143,10 @@ class MockedServices(aioresponses):
         self, orig_self: ClientSession, method: str, url: URL | str, *args: Any, **kwargs: Any
     ) -> ClientResponse:
         if isinstance(kwargs.get("data"), Payload):
-            kwargs["data"] = await _read_content(kwargs["data"])
+            # A body that streams a file has no other way to return its content.
+            writer = AsyncMock(spec=AbstractStreamWriter)
+            await kwargs["data"].write(writer)
+            kwargs["data"] = b"".join(call.args[0] for call in writer.write.await_args_list)
         self._sent.append((describe_request(method, URL(str(url))).split()[0], kwargs.get("data")))
         mock: Any = super()
 
@@ -210,10 +213,3 @@ class _MockedResponse(ClientResponse):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         kwargs.setdefault("stream_writer", Mock(output_size=0))
         super().__init__(*args, **kwargs)
-
-
-async def _read_content(body: Payload) -> bytes:
-    # A body that streams a file has no other way to return its content.
-    writer = AsyncMock(spec=AbstractStreamWriter)
-    await body.write(writer)
-    return b"".join(call.args[0] for call in writer.write.await_args_list)

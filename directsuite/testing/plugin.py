@@ -170,7 +170,11 @@ def directsuite_suite(request: pytest.FixtureRequest, _directsuite_unopened: Dir
             pytrace=False,
         )
     if loop == "anyio":
-        _validate_asyncio_backend(request.getfixturevalue("anyio_backend"))
+        backend = request.getfixturevalue("anyio_backend")
+        if (backend if isinstance(backend, str) else backend[0]) != "asyncio":
+            pytest.fail(
+                "directsuite requires asyncio. Define a fixture anyio_backend that returns 'asyncio'.", pytrace=False
+            )
     suite: DirectSuite = request.getfixturevalue(f"_directsuite_suite_in_{loop}_loop")
     return suite
 
@@ -181,10 +185,7 @@ def directsuite_pdf() -> bytes:
     try:
         import pikepdf
     except ModuleNotFoundError:
-        pytest.fail(
-            f"The fixture directsuite_pdf needs pikepdf. {_ADVICE}",
-            pytrace=False,
-        )
+        pytest.fail(f"The fixture directsuite_pdf needs pikepdf. {_ADVICE}", pytrace=False)
     import io
 
     written = io.BytesIO()
@@ -268,10 +269,3 @@ def _find_loop(item: Any) -> str:
 
 def _uses_pytest_asyncio(config: pytest.Config) -> bool:
     return any(config.pluginmanager.hasplugin(name) for name in ("asyncio", "pytest_asyncio", "pytest_asyncio.plugin"))
-
-
-def _validate_asyncio_backend(backend: Any) -> None:
-    if (backend if isinstance(backend, str) else backend[0]) != "asyncio":
-        pytest.fail(
-            "directsuite requires asyncio. Define a fixture anyio_backend that returns 'asyncio'.", pytrace=False
-        )
