@@ -162,12 +162,13 @@ async def test_cancelled_caller_loses_no_refresh_token(service: TokenService, sa
 
 
 @pytest.mark.parametrize("failures", [0, 1])
-async def test_refresh_token_is_kept_if_the_token_type_is_rejected(
-    service: TokenService, saved: RotationRecorder, failures: int
+@pytest.mark.parametrize("unusable", [{"access_token": "x", "token_type": "mac"}, {"access_token": 7}], ids=str)
+async def test_refresh_token_is_kept_if_the_access_token_is_unusable(
+    service: TokenService, saved: RotationRecorder, failures: int, unusable: dict[str, object]
 ) -> None:
     saved.failures = failures
     service.refresh_token = second = "sentinel-of-a-refresh-token-7"
-    service.script = [responses.respond({"access_token": "x", "refresh_token": second, "token_type": "mac"})]
+    service.script = [responses.respond({"refresh_token": second} | unusable)]
     async with service.open(service.make_refresh_token(saved), retry=ds.RetryPolicy.none()) as suite:
         error = await catch_error(fetch(suite))
         assert ("on_rotated raised OSError" in str(error)) is bool(failures)
