@@ -236,8 +236,7 @@ class PathSink(FileSink[Path]):
         await self._thread.start(self._prepare_target)
 
     async def abort(self) -> None:
-        """Discard the collected pieces, and close a path that is written directly."""
-        self._take_pieces()
+        """Close a path that is written directly. `begin` discards the collected pieces and truncates a file."""
         if self.exhausted:
             self._is_aborted = True
             await wait_briefly(self._thread.start(self._close))
