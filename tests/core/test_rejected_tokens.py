@@ -12,6 +12,7 @@ from . import api, responses
 from .scripted_server import Exchange, ScriptedServer
 from .scripted_suite import catch_error, open_suite
 from .token_fetches import NumberedTokens
+from .virtual_time import yield_until
 
 
 class PickyServices:
@@ -140,6 +141,18 @@ async def test_late_response_to_a_call_with_an_older_token_does_not_end_the_back
         await slow
         assert (await catch_error(api.GET_DOC_INFO(suite))).attempts == 1
     assert source.asked == 2
+
+
+async def test_queued_call_whose_next_token_cannot_be_fetched_returns_its_slot(server: ScriptedServer) -> None:
+    source, may_end = NumberedTokens(), asyncio.Event()
+    server.default_responder = responses.respond_after(may_end, responses.respond(b"", 401))
+    async with open_suite(server, token=source, max_connections=1, retry=ds.RetryPolicy.none()) as suite:
+        calls = [asyncio.create_task(catch_error(api.GET_DOC_INFO(suite))) for _ in range(2)]
+        await yield_until(lambda: len(server.requests) == 1)
+        source.failures = [ConnectionError("vault")]
+        may_end.set()
+        assert {type(await call) for call in calls} == {ds.TransportError}
+        assert len(server.requests) == 1
 
 
 @pytest.mark.parametrize(("status", "tokens"), [(400, 3), (302, 2)])

@@ -7,6 +7,7 @@ import ssl
 from pathlib import Path
 
 import aiohttp
+import pybase64
 import pytest
 
 import directsuite as ds
@@ -16,7 +17,7 @@ from . import api, responses
 from .failing_networks import make_service_urls, tls_server
 from .outcome_cases import UPLOAD_CALLS
 from .scripted_server import Exchange, ScriptedServer
-from .scripted_suite import PATIENT, SUCCESS_BODY, TOKEN, catch_error, expect_error, open_suite, stream_messages
+from .scripted_suite import PATIENT, PDF, SUCCESS_BODY, TOKEN, catch_error, expect_error, open_suite, stream_messages
 
 ALWAYS = {
     "user-agent": f"directsuite/{__version__}",
@@ -74,6 +75,15 @@ async def test_other_host_of_a_redirect_is_never_called(server: ScriptedServer, 
         assert elsewhere.connections == 0
     assert (error.status, len(server.requests)) == (status, 1)
     assert str(elsewhere.port) not in str(error)
+
+
+async def test_body_of_a_redirect_is_not_a_document(server: ScriptedServer) -> None:
+    server.default_responder = responses.respond(pybase64.b64encode(PDF), 300)
+    destination = io.BytesIO()
+    async with open_suite(server) as suite:
+        assert (await expect_error(ds.ServiceError, suite.signing.get_doc("doc"))).status == 300
+        await expect_error(ds.ServiceError, suite.signing.download("doc", destination))
+    assert destination.getvalue() == b""
 
 
 @pytest.mark.parametrize("name", ["127.0.0.1", "localhost"])
