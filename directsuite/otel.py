@@ -42,8 +42,8 @@ from directsuite.core.privacy import scrub_class
 from directsuite.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from opentelemetry.metrics import Meter, MeterProvider
-    from opentelemetry.trace import Span, Tracer, TracerProvider
+    from opentelemetry.metrics import MeterProvider
+    from opentelemetry.trace import Span, TracerProvider
 
 Attributes = dict[str, str | int | float | bool]
 
@@ -105,135 +105,18 @@ class OpenTelemetry:
                 "OpenTelemetry needs the package opentelemetry-api: "
                 "in a copy of the repository, run pip install '.[otel]'"
             ) from None
-        self._spans = _Spans(get_tracer("directsuite", __version__, tracer_provider, _SCHEMA_URL))
-        self._metrics = _Metrics(get_meter("directsuite", __version__, meter_provider, _SCHEMA_URL))
-
-    def __call__(self, event: Event) -> None:
-        """Record an event."""
-        self._metrics.record(event)
-        self._spans.record(event)
-
-    def close(self) -> None:
-        """End the spans of calls in progress, and stop counting their attempts as active.
-
-        Remove the listener from its suites first.
-        """
-        self._metrics.close()
-        self._spans.close()
-
-
-@attrs.define
-class _CallSpans:
-    """call: None if the call began before the listener was added."""
-
-    call: Span | None
-    attempt: Span | None = None
-
-    def end_attempt(self) -> None:
-        if self.attempt is not None:
-            self.attempt.end()
-            self.attempt = None
-
-
-class _Spans:
-    def __init__(self, tracer: Tracer) -> None:
-        from opentelemetry import trace
-
-        self._trace = trace
-        self._tracer = tracer
-        self._calls: dict[int, _CallSpans] = {}
-
-    def record(self, event: Event) -> None:
-        match event:
-            case CallStarted():
-                self._end_spans(event.call)
-                self._calls[event.call] = _CallSpans(
-                    self._tracer.start_span(event.operation, attributes=_build_call_attributes(event))
-                )
-            case AttemptStarted():
-                self._start_attempt(event)
-            case AttemptSucceeded() | AttemptFailed():
-                self._finish_attempt(event)
-            case RetryScheduled():
-                self._annotate(event, "retry", {"directsuite.attempt": event.attempt, "directsuite.wait": event.wait})
-            case OutcomeLeftUnknown():
-                self._annotate(
-                    event,
-                    "outcome left unknown",
-                    {"directsuite.cancelled": event.cancelled, "directsuite.happened": event.happened},
-                )
-            case CallFinished():
-                self._finish_call(event)
-            case _:
-                pass
-
-    def close(self) -> None:
-        for call in list(self._calls):
-            self._end_spans(call)
-
-    def _start_attempt(self, event: AttemptStarted) -> None:
-        spans = self._calls.setdefault(event.call, _CallSpans(None))
-        spans.end_attempt()
-        parent = None if spans.call is None else self._trace.set_span_in_context(spans.call)
-        attributes = _build_request_attributes(event)
-        if event.attempt > 1:
-            attributes["http.request.resend_count"] = event.attempt - 1
-        name = f"{event.method} {attributes['url.template']}"
-        spans.attempt = self._tracer.start_span(name, parent, self._trace.SpanKind.CLIENT, attributes)
-
-    def _finish_attempt(self, event: AttemptSucceeded | AttemptFailed) -> None:
-        spans = self._calls.get(event.call)
-        if spans is None or spans.attempt is None:
-            return
-        spans.attempt.set_attributes(_build_response_attributes(event))
-        if isinstance(event, AttemptFailed):
-            spans.attempt.set_status(self._trace.StatusCode.ERROR)
-        spans.end_attempt()
-
-    def _annotate(self, event: CallEvent, name: str, attributes: Mapping[str, str | int | float | bool]) -> None:
-        spans = self._calls.get(event.call)
-        if spans is not None and spans.call is not None:
-            spans.call.add_event(name, attributes)
-
-    def _finish_call(self, event: CallFinished) -> None:
-        spans = self._calls.get(event.call)
-        if spans is not None and spans.call is not None:
-            spans.call.set_attribute("directsuite.attempts", event.attempts)
-            if event.status is not None:
-                spans.call.set_attribute("http.response.status_code", event.status)
-            if event.code is not None:
-                spans.call.set_attribute("directsuite.code", event.code)
-            if event.cancelled:
-                spans.call.set_attribute("directsuite.cancelled", True)
-            if event.verified:
-                spans.call.set_attribute("directsuite.verified", True)
-            if event.outcome is not None:
-                spans.call.set_attribute("directsuite.outcome", event.outcome.value)
-            if event.error is not None:
-                spans.call.set_attribute("error.type", event.error)
-                spans.call.set_status(self._trace.StatusCode.ERROR)
-        self._end_spans(event.call)
-
-    def _end_spans(self, call: int) -> None:
-        spans = self._calls.pop(call, None)
-        if spans is not None:
-            spans.end_attempt()
-            if spans.call is not None:
-                spans.call.end()
-
-
-class _Metrics:
-    def __init__(self, meter: Meter) -> None:
-        self._requests = meter.create_histogram(
+        self._tracer = get_tracer("directsuite", __version__, tracer_provider, _SCHEMA_URL)
+        meter = get_meter("directsuite", __version__, meter_provider, _SCHEMA_URL)
+        self._request_durations = meter.create_histogram(
             "http.client.request.duration",
             "s",
             "Duration of HTTP client requests.",
             explicit_bucket_boundaries_advisory=_BOUNDARIES,
         )
-        self._active = meter.create_up_down_counter(
+        self._active_requests = meter.create_up_down_counter(
             "http.client.active_requests", "{request}", "Number of active HTTP requests."
         )
-        self._calls = meter.create_histogram(
+        self._call_durations = meter.create_histogram(
             "directsuite.call.duration",
             "s",
             "Duration of calls: waits, attempts and back-off together.",
@@ -242,61 +125,129 @@ class _Metrics:
         self._counters = {
             name: meter.create_counter(name, unit, description) for name, (unit, description) in _COUNTERS.items()
         }
-        self._in_flight: dict[int, Attributes] = {}
+        self._calls: dict[int, _CallSpans] = {}
 
-    def record(self, event: Event) -> None:
+    def __call__(self, event: Event) -> None:
+        """Record an event."""
         match event:
+            case CallStarted():
+                self._end_spans(event.call)
+                span = self._tracer.start_span(event.operation, attributes=_build_call_attributes(event))
+                self._calls[event.call] = _CallSpans(span)
             case AttemptStarted():
-                self._end_attempt(event.call)
-                self._in_flight[event.call] = _build_request_attributes(event)
-                self._active.add(1, self._in_flight[event.call])
+                self._start_attempt(event)
             case AttemptSucceeded() | AttemptFailed():
-                self._end_attempt(event.call)
-                if event.attempt:  # 0 means that no request was sent
-                    self._requests.record(
-                        event.elapsed, _build_request_attributes(event) | _build_response_attributes(event)
-                    )
+                self._finish_attempt(event)
             case RetryScheduled():
-                self._add_to_counter("directsuite.retries", _build_operation_attributes(event))
+                self._annotate(event, "retry", {"directsuite.attempt": event.attempt, "directsuite.wait": event.wait})
+                self._count("directsuite.retries", _build_operation_attributes(event))
             case OutcomeLeftUnknown():
+                details = {"directsuite.cancelled": event.cancelled, "directsuite.happened": event.happened}
+                self._annotate(event, "outcome left unknown", details)
                 attributes = _build_operation_attributes(event) | {"directsuite.job_finds_out": event.job_finds_out}
-                self._add_to_counter("directsuite.unknown_outcomes", attributes)
+                self._count("directsuite.unknown_outcomes", attributes)
             case ValuesSkipped():
-                self._add_to_counter(
-                    "directsuite.skipped_values", _build_operation_attributes(event), sum(event.paths.values())
-                )
+                times = sum(event.paths.values())
+                self._count("directsuite.skipped_values", _build_operation_attributes(event), times)
             case CallFinished():
-                self._end_attempt(event.call)
-                attributes = _build_operation_attributes(event)
-                if event.error is not None:
-                    attributes["error.type"] = event.error
-                self._calls.record(event.elapsed, attributes)
+                self._finish_call(event)
             case Renewed():
                 credential = "session" if isinstance(event, SessionRenewed) else "token"
-                self._add_to_counter("directsuite.renewals", {"directsuite.credential": credential})
+                self._count("directsuite.renewals", {"directsuite.credential": credential})
             case RenewalFailed():
-                self._add_to_counter(
-                    "directsuite.renewals",
-                    {"directsuite.credential": event.credential, "error.type": event.error},
-                )
+                attributes = {"directsuite.credential": event.credential, "error.type": event.error}
+                self._count("directsuite.renewals", attributes)
             case ServicePaused():
-                self._add_to_counter("directsuite.pauses", {"directsuite.service": event.service})
+                self._count("directsuite.pauses", {"directsuite.service": event.service})
             case CircuitOpened():
-                self._add_to_counter("directsuite.circuit_openings", {"directsuite.service": event.service})
+                self._count("directsuite.circuit_openings", {"directsuite.service": event.service})
             case _:
                 pass
 
     def close(self) -> None:
-        for call in list(self._in_flight):
-            self._end_attempt(call)
+        """End the spans of calls in progress, and stop counting their attempts as active.
 
-    def _add_to_counter(self, name: str, attributes: Attributes, times: int = 1) -> None:
+        Remove the listener from its suites first.
+        """
+        for call in list(self._calls):
+            self._end_spans(call)
+
+    def _start_attempt(self, event: AttemptStarted) -> None:
+        from opentelemetry.trace import SpanKind, set_span_in_context
+
+        spans = self._calls.setdefault(event.call, _CallSpans())
+        self._end_attempt(spans)
+        parent = None if spans.call is None else set_span_in_context(spans.call)
+        spans.request = request = _build_request_attributes(event)
+        self._active_requests.add(1, request)
+        resent: Attributes = {"http.request.resend_count": event.attempt - 1} if event.attempt > 1 else {}
+        name = f"{event.method} {request['url.template']}"
+        spans.attempt = self._tracer.start_span(name, parent, SpanKind.CLIENT, request | resent)
+
+    def _finish_attempt(self, event: AttemptSucceeded | AttemptFailed) -> None:
+        response = _build_response_attributes(event)
+        if event.attempt:  # 0 means that no request was sent
+            self._request_durations.record(event.elapsed, _build_request_attributes(event) | response)
+        spans = self._calls.get(event.call)
+        if spans is not None and spans.attempt is not None:
+            _set_attributes(spans.attempt, response)
+            self._end_attempt(spans)
+
+    def _annotate(self, event: CallEvent, name: str, attributes: Mapping[str, str | int | float | bool]) -> None:
+        spans = self._calls.get(event.call)
+        if spans is not None and spans.call is not None:
+            spans.call.add_event(name, attributes)
+
+    def _finish_call(self, event: CallFinished) -> None:
+        error: Attributes = {} if event.error is None else {"error.type": event.error}
+        self._call_durations.record(event.elapsed, _build_operation_attributes(event) | error)
+        spans = self._calls.get(event.call)
+        if spans is not None and spans.call is not None:
+            details = {
+                "http.response.status_code": event.status,
+                "directsuite.code": event.code,
+                "directsuite.cancelled": event.cancelled or None,
+                "directsuite.verified": event.verified or None,
+                "directsuite.outcome": None if event.outcome is None else event.outcome.value,
+            }
+            known = {name: value for name, value in details.items() if value is not None}
+            _set_attributes(spans.call, {"directsuite.attempts": event.attempts, **known, **error})
+        self._end_spans(event.call)
+
+    def _end_spans(self, call: int) -> None:
+        spans = self._calls.pop(call, None)
+        if spans is not None:
+            self._end_attempt(spans)
+            if spans.call is not None:
+                spans.call.end()
+
+    def _end_attempt(self, spans: _CallSpans) -> None:
+        if spans.attempt is not None:
+            spans.attempt.end()
+            spans.attempt = None
+            self._active_requests.add(-1, spans.request)
+
+    def _count(self, name: str, attributes: Attributes, times: int = 1) -> None:
         self._counters[name].add(times, attributes)
 
-    def _end_attempt(self, call: int) -> None:
-        attributes = self._in_flight.pop(call, None)
-        if attributes is not None:
-            self._active.add(-1, attributes)
+
+@attrs.define
+class _CallSpans:
+    call: Span | None = None
+    """None if the call began before the listener was added."""
+    attempt: Span | None = None
+    """The attempt in progress, if any. It is counted as active."""
+    request: Attributes = attrs.field(factory=dict[str, str | int | float | bool])
+    """The attributes with which it is counted."""
+
+
+def _set_attributes(span: Span, attributes: Attributes) -> None:
+    """Set the attributes of a span that ends. It has failed if they contain the type of an error."""
+    from opentelemetry.trace import StatusCode
+
+    span.set_attributes(attributes)
+    if "error.type" in attributes:
+        span.set_status(StatusCode.ERROR)
 
 
 def _build_operation_attributes(event: CallEvent) -> Attributes:
