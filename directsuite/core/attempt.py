@@ -134,7 +134,7 @@ class Attempt(Generic[R]):
         if isinstance(result, BaseException):
             self._record_failure(result)
             raise result
-        self._limits.record_result(has_response=True, probe=self._probe)
+        self._limits.breaker.record_result(has_response=True, probe=self._probe)
         self._record_accepted_credential()
         if self._call.detailed:
             event = self._call.emit(
@@ -205,7 +205,7 @@ class Attempt(Generic[R]):
         """
         call, limits = self._call, self._limits
         operation = call.operation
-        limits.raise_if_open(operation)
+        limits.breaker.raise_if_open(operation)
         cache, was_good = call.endpoint.credentials, False
         if cache is not None and operation.needs_credential:
             was_good = cache.is_current(await _load_credential(call, cache))
@@ -233,7 +233,7 @@ class Attempt(Generic[R]):
         """
         call, session = self._call, self._env.session
         operation, payload, http = call.operation, self._payload, session.http
-        self._probe = self._limits.start_request(operation)
+        self._probe = self._limits.breaker.start_request(operation)
         call.requests += 1
         call.status = None
         self._sent_at = self._env.clock.monotonic()
@@ -290,7 +290,7 @@ class Attempt(Generic[R]):
             return ResponseDecodeError(problem, **call.operation.error_context)
         if is_good and (call.receive is not None or call.keep_open):
             # Other calls must not wait until this response is received completely.
-            self._limits.record_result(has_response=True, probe=self._probe)
+            self._limits.breaker.record_result(has_response=True, probe=self._probe)
             if call.options.timeout is None:
                 # Only the pauses of a streamed response are limited, not its duration.
                 call.end = NO_DEADLINE
@@ -394,14 +394,16 @@ class Attempt(Generic[R]):
             # Before the request is sent, the error may be that of a login.
             if self._sent_at is not None:
                 has_response = self._has_service_response(error)
-                self._limits.record_result(has_response=has_response, probe=self._probe, explanation=error.explanation)
+                self._limits.breaker.record_result(
+                    has_response=has_response, probe=self._probe, explanation=error.explanation
+                )
                 if isinstance(error, ServiceError):
                     if error.status in (429, 503) and error.retry_after is not None:
                         self._limits.pause(error.retry_after)
                     if find_error_scope(error) is ErrorScope.ITEM:
                         self._record_accepted_credential()
         else:
-            self._limits.record_result(has_response=None, probe=self._probe)
+            self._limits.breaker.record_result(has_response=None, probe=self._probe)
             # The service cannot process a part of the body.
             broken = payload is not None and payload.failure is not None
             outcome = Outcome.UNKNOWN if self._sent_at is not None and self._is_written and not broken else None

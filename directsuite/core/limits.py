@@ -1,6 +1,6 @@
 """The limits of one service: connections, requests per second, and a circuit breaker for a service that is down.
 
-    try_admit ─► True, or else await admit ─► start_request ─► the request ─► record_result, release
+    try_admit ─► True, or else await admit ─► breaker.start_request ─► the request ─► breaker.record_result, release
 
 A connection slot is the permission to use one connection. A rate slot is the permission to send one request now. Both
 are granted here in the order of arrival. A call that is still waiting for one has certainly sent nothing.
@@ -132,7 +132,6 @@ class Limits:
         self._slot_waiters: deque[asyncio.Future[None]] = deque()
         self._rate_lock = asyncio.Lock()
         self._rate_waiters = 0
-        self._last_failure = ""
 
     def try_admit(self, *, needs_slot: bool) -> bool:
         """Admit a request: take a rate slot, and a connection slot if `needs_slot`.
@@ -161,7 +160,7 @@ class Limits:
         the rate allows no request before the deadline, and the exceptions of `sleep`. The wait for a connection slot
         has no deadline here.
         """
-        self.raise_if_open(operation)
+        self.breaker.raise_if_open(operation)
         if operation.uses_connection_slot:
             await self._acquire_slot()
         try:
@@ -193,41 +192,6 @@ class Limits:
                     await sleep(wait)
         finally:
             self._rate_waiters -= 1
-
-    def raise_if_open(self, operation: Operation[Any]) -> None:
-        """Raise CircuitOpenError if the circuit is open and no probe may start now."""
-        wait = self.breaker.seconds_until_probe()
-        if wait is None:
-            return
-        error = CircuitOpenError(
-            f"the {operation.service.display_name} has not responded to many attempts in a row. "
-            f"Calls to it fail without being sent until it responds again. The last failure: {self._last_failure}",
-            outcome=Outcome.NOT_SENT,
-            **operation.error_context,
-        )
-        error.retry_after = wait
-        raise error
-
-    def start_request(self, operation: Operation[Any]) -> int:
-        """Register the start of an admitted request. Return its probe number, or 0 if it is not a probe.
-
-        Raises CircuitOpenError if the circuit has opened since the request was admitted and no probe may start.
-        """
-        if self.breaker.probe_at is None:
-            return 0
-        self.raise_if_open(operation)
-        return self.breaker.start_probe()
-
-    def record_result(self, *, has_response: bool | None, probe: int, explanation: str = "") -> None:
-        """Record how a request ended.
-
-        has_response: True if the service responded, False if it did not, None if that is not certain.
-        probe: the number that `start_request` returned.
-        explanation: explanation of the error, if the service did not respond.
-        """
-        if has_response is False:
-            self._last_failure = explanation
-        self.breaker.record_result(has_response=has_response, probe=probe)
 
     def pause(self, seconds: float) -> None:
         """Block all requests for `seconds`, but at most MAX_RETRY_AFTER, because the service asked for it."""
@@ -278,29 +242,47 @@ class CircuitBreaker:
         self._clock = clock
         self._emit = emit
         self._consecutive_failures = 0
+        self._last_failure = ""
         self.probe_at: float | None = None
         """Time from which a probe may start, in monotonic seconds. None if the circuit is closed."""
         self._probe = 0
         """The number of the latest probe. 0 if it has ended."""
         self._probe_count = 0
 
-    def seconds_until_probe(self) -> float | None:
-        """Return the seconds until a probe may start, or None if an attempt may start now."""
-        if self.probe_at is None:
-            return None
-        left = self.probe_at - self._clock.monotonic()
-        return left if left > 0 else None
+    def raise_if_open(self, operation: Operation[Any]) -> None:
+        """Raise CircuitOpenError if the circuit is open and no probe may start now."""
+        wait = 0.0 if self.probe_at is None else self.probe_at - self._clock.monotonic()
+        if wait <= 0:
+            return
+        error = CircuitOpenError(
+            f"the {operation.service.display_name} has not responded to many attempts in a row. "
+            f"Calls to it fail without being sent until it responds again. The last failure: {self._last_failure}",
+            outcome=Outcome.NOT_SENT,
+            **operation.error_context,
+        )
+        error.retry_after = wait
+        raise error
 
-    def start_probe(self) -> int:
-        """Register the start of an attempt while the circuit is not closed. Return its probe number."""
+    def start_request(self, operation: Operation[Any]) -> int:
+        """Register the start of an admitted request. Return its probe number, or 0 if it is not a probe.
+
+        Raises CircuitOpenError if the circuit has opened since the request was admitted and no probe may start.
+        """
+        if self.probe_at is None:
+            return 0
+        self.raise_if_open(operation)
         # Another probe may start after one pause, because this one may never end.
         self._probe_count += 1
         self._probe = self._probe_count
         self.probe_at = self._clock.monotonic() + self._pause
         return self._probe
 
-    def record_result(self, *, has_response: bool | None, probe: int) -> None:
-        """Record how an attempt ended. The parameters are those of `Limits.record_result`.
+    def record_result(self, *, has_response: bool | None, probe: int, explanation: str = "") -> None:
+        """Record how a request ended.
+
+        has_response: True if the service responded, False if it did not, None if that is not certain.
+        probe: the number that `start_request` returned.
+        explanation: explanation of the error, if the service did not respond.
 
         A response closes the circuit. It opens after `circuit_failures` attempts in a row without one. While it is
         open, only the failure of the latest probe starts a new pause. If it is not certain whether the latest probe got
@@ -316,6 +298,7 @@ class CircuitBreaker:
             if is_latest_probe:
                 self._probe, self.probe_at = 0, self._clock.monotonic()
         else:
+            self._last_failure = explanation
             self._consecutive_failures += 1
             is_down = bool(self._failures) and self._consecutive_failures >= self._failures
             # An attempt that is not a probe may have started before the circuit opened.

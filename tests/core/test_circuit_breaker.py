@@ -16,6 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 import directsuite as ds
 from directsuite.core.events import CircuitClosed, CircuitOpened, Event
 from directsuite.core.limits import CircuitBreaker
+from directsuite.fax.operations import GET_MULTIPLE_MESSAGE_INFO
 from tests.examples import scale_examples
 
 from . import api, responses
@@ -238,14 +239,21 @@ class BreakerMachine(RuleBasedStateMachine):
         wait = (
             None if self.open_until is None or self.clock.now >= self.open_until else self.open_until - self.clock.now
         )
-        assert self.breaker.seconds_until_probe() == wait
+        assert self.find_wait() == wait
         if wait is not None:
             return
         if self.open_until is not None:
             self.probes += 1
             self.probe, self.open_until = self.probes, self.clock.now + self.PAUSE
-            assert self.breaker.start_probe() == self.probe
+            assert self.breaker.start_request(GET_MULTIPLE_MESSAGE_INFO) == self.probe
         self.under_way.append(self.probe)
+
+    def find_wait(self) -> float | None:
+        try:
+            self.breaker.raise_if_open(GET_MULTIPLE_MESSAGE_INFO)
+        except ds.CircuitOpenError as error:
+            return error.retry_after
+        return None
 
     @rule(seconds=st.sampled_from([1.0, 9.0, 10.0]))
     def time_passes(self, seconds: float) -> None:
