@@ -19,7 +19,6 @@ from directsuite.core.checks import Check, instance_of, with_methods
 from directsuite.core.clock import Clock, SystemClock
 from directsuite.core.credentials import LONG_FETCH_TIMEOUT, TokenCache, TokenSource, make_token_source
 from directsuite.core.events import Events, Listener, SessionRenewed
-from directsuite.core.facade import Runtime
 from directsuite.core.limits import Limits, LimitsProvider
 from directsuite.core.operation import Service
 from directsuite.core.privacy import scrub_class
@@ -245,9 +244,9 @@ class DirectSuite:
         return f"<DirectSuite of {', '.join(services) or 'no services'}: {self._session.state}>"
 
     @property
-    def runtime(self) -> Runtime:
-        """The suite's clock, sleep function and events. For internal use."""
-        return Runtime.from_transport(self._transport)
+    def environment(self) -> Environment:
+        """The suite's clock, session and events. For internal use."""
+        return self._transport.environment
 
     def add_listener(self, listener: Listener) -> None:
         """Call a function with each event from now on.

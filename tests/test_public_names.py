@@ -141,7 +141,7 @@ NOT_FOR_USERS = {
     *("ChangeSet", "StoredFolder", "Lease", "MessageRow", "Row", "OperatorRequest"),
     *("Facade", "Piece"),  # the class behind a raw view, and encoded content
     # What the package itself uses of a suite beside its calls, and sees of a call:
-    *("Runtime", "ExchangeInfo", "LimitsProvider"),
+    *("Environment", "ExchangeInfo", "LimitsProvider"),
     # What a transaction and our own sinks say to each other:
     *("Database", "Statement", "Tables", "DatabaseRejection", "Values"),
     "Connection",  # psycopg's, by a shorter name

@@ -183,7 +183,7 @@ def test_options_replace_single_settings_and_keep_token_and_login() -> None:
     options: dict[str, Any] = {"timeout": 5, "retry": retry, "converter": converter}
     suite = ds.DirectSuite.from_env(environ, require=SERVICES, fax_url="https://other.example.test", **options)
     transport = suite._transport
-    assert (transport.timeout, transport._retry) == (5, retry)
+    assert (transport.environment.timeout, transport._retry) == (5, retry)
     assert transport._endpoints[Service.FAX].base_url == "https://other.example.test"
     assert transport._endpoints[Service.SIGNING].base_url == "https://signing.example.test"
 

@@ -325,7 +325,7 @@ def is_group_logged(event: Event) -> bool:
     """Return True if the log lines about an event contain its group: not if the call is single."""
     if not isinstance(event, CallEvent) or event.group is None:
         return False
-    return event.group != event.call or _GROUP.get() is not None
+    return event.group != event.call or CURRENT_GROUP.get() is not None
 
 
 def is_unsent(event: Event) -> TypeGuard[AttemptFailed]:
@@ -341,7 +341,7 @@ class CallGroup:
     """The number of the first call, which all calls have as `group`. None before the first call."""
 
 
-_GROUP: ContextVar[CallGroup | None] = ContextVar("group", default=None)
+CURRENT_GROUP: ContextVar[CallGroup | None] = ContextVar("group", default=None)
 
 
 @contextlib.contextmanager
@@ -358,31 +358,21 @@ def group_calls(number: int | None = None) -> Generator[CallGroup]:
 
     number: the number of an existing group, to which the calls are added. None: create a group.
     """
-    outer = _GROUP.get()
+    outer = CURRENT_GROUP.get()
     if outer is not None:
         yield outer  # nothing to undo, so two blocks may end in any order
         return
     group = CallGroup(number)
-    _GROUP.set(group)
+    CURRENT_GROUP.set(group)
     try:
         yield group
     finally:
-        _GROUP.set(None)
-
-
-def find_group(call: int) -> int:
-    """Return the group of a call that starts now: the number of the first call, which may be this one."""
-    group = _GROUP.get()
-    if group is None:
-        return call
-    if group.number is None:
-        group.number = call
-    return group.number
+        CURRENT_GROUP.set(None)
 
 
 def get_group() -> int | None:
     """Return the number of the current group. None outside a group, and before its first call."""
-    group = _GROUP.get()
+    group = CURRENT_GROUP.get()
     return None if group is None else group.number
 
 

@@ -12,9 +12,15 @@ from typing import Any, Generic, Self, TypeVar
 
 import attrs
 
-from directsuite.core.call import SKIP_DECODING, Confirmation, ExchangeInfo, Options, Receive, validate_settle
-from directsuite.core.clock import Clock
-from directsuite.core.events import Event
+from directsuite.core.call import (
+    SKIP_DECODING,
+    Confirmation,
+    Environment,
+    ExchangeInfo,
+    Options,
+    Receive,
+    validate_settle,
+)
 from directsuite.core.operation import Operation
 from directsuite.core.privacy import scrub_class
 from directsuite.core.retry import RetryPolicy
@@ -41,25 +47,6 @@ class RawResponse(Generic[T]):
         return f"RawResponse(status={self.status}, elapsed={self.elapsed:.3f}, attempts={self.attempts})"
 
 
-@attrs.frozen
-class Runtime:
-    """The parts of a suite's core that synchronisations, jobs and commands use in addition to calls."""
-
-    clock: Clock
-    sleep: Callable[[float], Awaitable[None]]
-    """Sleeps for a number of seconds of the clock. Raises ClosedError if the suite is closed first."""
-    emit: Callable[[Event], None]
-    """Sends an event to the listeners and the log."""
-    is_closed: Callable[[], bool]
-    """Returns True if closing has begun."""
-
-    @classmethod
-    def from_transport(cls, transport: Transport) -> Self:
-        """Return the runtime of a transport's suite."""
-        env, session = transport.environment, transport.environment.session
-        return cls(env.clock, session.sleep, env.events.emit, lambda: session.closed)
-
-
 class StopPolling(TimeoutError):  # noqa: N818  named like StopIteration
     """Raised by `Confirmation.verify` if more requests would show nothing new. It ends the verification."""
 
@@ -79,7 +66,7 @@ class Facade:
         scrub_class(cls)
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} of a suite that is {self._transport.environment.session.state}>"
+        return f"<{type(self).__name__} of a suite that is {self.environment.session.state}>"
 
     def with_options(self, *, timeout: float | None = None, retry: RetryPolicy | None = None) -> Self:
         """Return a view with a different timeout or retry policy.
@@ -102,7 +89,7 @@ class Facade:
         Raises InvalidArgumentError if it is not positive.
         """
         seconds = self._options_with_timeout(timeout).timeout
-        return self._transport.timeout if seconds is None else seconds
+        return self.environment.timeout if seconds is None else seconds
 
     def resolve_settle(self, settle: float | None = None) -> float:
         """Return the settle time in seconds. For internal use.
@@ -112,12 +99,12 @@ class Facade:
         Raises InvalidArgumentError if it is negative or not a number.
         """
         validate_settle(settle)
-        return self._transport.environment.settle if settle is None else settle
+        return self.environment.settle if settle is None else settle
 
     @property
-    def runtime(self) -> Runtime:
-        """The clock, sleep function and events of the suite. Internal."""
-        return Runtime.from_transport(self._transport)
+    def environment(self) -> Environment:
+        """The suite's clock, session and events. For internal use."""
+        return self._transport.environment
 
     @property
     def with_raw_response(self) -> RawResponses:
@@ -179,7 +166,7 @@ class Facade:
         )
 
     def _encode_body(self, request: Model | list[Model]) -> RequestBody:
-        return RequestBody.from_bytes(self._transport.codec.encode(request))
+        return RequestBody.from_bytes(self.environment.codec.encode(request))
 
     def _options_with_timeout(self, timeout: float | None) -> Options:
         return self._options if timeout is None else attrs.evolve(self._options, timeout=timeout)

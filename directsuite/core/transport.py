@@ -30,15 +30,14 @@ from typing import Any, TypeVar, cast
 from directsuite.core.attempt import Attempt
 from directsuite.core.call import NO_DEADLINE, Call, Confirmation, Endpoint, Environment, Options, Receive, StreamReader
 from directsuite.core.call_log import CALLS, log_finished
-from directsuite.core.clock import Clock
 from directsuite.core.credentials import is_permanent_source_failure, record_retry
 from directsuite.core.events import (
+    CURRENT_GROUP,
     CallFinished,
     CallStarted,
     OutcomeLeftUnknown,
     RetryScheduled,
     ValuesSkipped,
-    find_group,
     group_calls,
 )
 from directsuite.core.operation import Auth, Operation, Semantics, Service
@@ -82,8 +81,6 @@ class Transport:
         self.environment = environment
         self.empty_variables: Iterable[str] = ()
         """Names of environment variables that are set but empty, for errors about missing settings."""
-        self.timeout = environment.timeout
-        self.codec = environment.codec
 
     def has_url(self, service: Service) -> bool:
         """Return True if the settings contain a URL for this service."""
@@ -200,10 +197,6 @@ class Transport:
             text = re.sub(rf"\b{re.escape(name)}\b", f"{name} (which is empty)", text)
         return ConfigurationError(text)
 
-    def make_polling(self, seconds: float) -> Polling:
-        """Return a Polling that ends `seconds` from now."""
-        return Polling(seconds, self.environment.clock, self.environment.session.sleep)
-
     def compute_max_in_flight(self, service: Service) -> int:
         """Return the maximum number of a listing's requests in progress: twice the service's connections."""
         return 2 * self._endpoints[service].limits.connections
@@ -226,10 +219,12 @@ class Transport:
             missing = _find_missing_settings(endpoint, needs_credential=operation.needs_credential)
             raise self._make_missing_setting_error(operation.name, missing)
         deadline = env.session.now() + (env.timeout if options.timeout is None else options.timeout)
-        number = next(_CALL_NUMBERS)
+        first = number = next(_CALL_NUMBERS)
+        if (group := CURRENT_GROUP.get()) is not None:
+            first = group.number = group.number or number
         return Call(
             number=number,
-            group=find_group(number),
+            group=first,
             operation=operation,
             endpoint=endpoint,
             environment=env,
@@ -348,9 +343,9 @@ class Transport:
         if confirm is None:
             return None
         now = asyncio.get_running_loop().time()
-        deadline = now + self.timeout if call.end == NO_DEADLINE else call.end
+        deadline = now + self.environment.timeout if call.end == NO_DEADLINE else call.end
         left = deadline - now
-        polling = self.make_polling(min(confirm.seconds, left))
+        polling = Polling(min(confirm.seconds, left), self.environment)
         # `verify` raises StopPolling, a TimeoutError, if further verification would be useless.
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout_at(deadline):
@@ -480,10 +475,10 @@ class Polling:
     The last pause ends with the polling time.
     """
 
-    def __init__(self, seconds: float, clock: Clock, sleep: Callable[[float], Awaitable[None]]) -> None:
-        self._clock = clock
-        self._sleep = sleep
-        self._end = clock.monotonic() + seconds
+    def __init__(self, seconds: float, environment: Environment) -> None:
+        self._clock = environment.clock
+        self._sleep = environment.session.sleep
+        self._end = self._clock.monotonic() + seconds
         self._pauses = 0
 
     @property

@@ -102,10 +102,10 @@ class Fax(Facade):
         validate_timeout(timeout)
         fetch_page = self._make_fetch_page(fax_number, timeout)
         fetch_single = functools.partial(self.get_single_message_info, fax_number, timeout=timeout)
-        runtime = self.runtime
-        now = make_unix_time(runtime.clock)
-        poller = FaxPoller(fetch_page, fetch_single, runtime.clock.monotonic, since, message_handle, now)
-        return Listing(watch(poller, interval, runtime.sleep, runtime.is_closed, on_poll))
+        clock, session = self.environment.clock, self.environment.session
+        now = make_unix_time(clock)
+        poller = FaxPoller(fetch_page, fetch_single, clock.monotonic, since, message_handle, now)
+        return Listing(watch(poller, interval, session.sleep, lambda: session.closed, on_poll))
 
     async def _iter_new_messages(
         self, fax_number: str, limit: int | None, timeout: float | None

@@ -123,7 +123,7 @@ class Sender(Facade):
         request = request_type(authentication=self._authentication, message=validated)
         prepare = functools.partial(
             arguments.make_send_body,
-            self._transport.codec,
+            self.environment.codec,
             request,
             progress,
             attachments_parameter=attachments_parameter,

@@ -14,7 +14,7 @@ from directsuite.core.call import Confirmation
 from directsuite.core.events import Progress, validate_progress
 from directsuite.core.iteration import Listing
 from directsuite.core.operation import Operation, Service
-from directsuite.core.transport import Transport
+from directsuite.core.transport import Polling, Transport
 from directsuite.core.upload import RequestBody
 from directsuite.errors import InvalidArgumentError, ResponseDecodeError
 from directsuite.messaging import arguments, confirmations, email, operations, send_once
@@ -140,7 +140,7 @@ class Mailbox(Sender):
         else:
             began = since if since <= now else None
             sent = send_once.SentMessage(request_id, began, deadline, skew=send_once.MAX_SINCE_CLOCK_SKEW)
-            polling, clock = self._transport.make_polling(settle), self.runtime.clock
+            polling, clock = Polling(settle, self.environment), self.environment.clock
             response = await send_once.find_earlier_message(sent, search_sent, search_others, polling, clock)
             if response is not None:
                 return response
@@ -150,7 +150,7 @@ class Mailbox(Sender):
         )
 
         async def attempt(seconds: float) -> SendMessageResponse:
-            prepare = functools.partial(make_send_body, self._transport.codec, request, progress)
+            prepare = functools.partial(make_send_body, self.environment.codec, request, progress)
             return await self._call(operations.SEND_WITH_HEADER, prepare=prepare, timeout=seconds, confirm=confirm)
 
         return await send_once.send(attempt, sent, search_others, settle=settle, resend=resend)
@@ -583,5 +583,5 @@ class Mailbox(Sender):
     def _stream_listing(
         self, operation: Operation[GetMessageResponse], folder: str, timeout: float | None
     ) -> AsyncGenerator[MessageDetail]:
-        options, reader = self._options_with_timeout(timeout), MessageReader(operation, self._transport.codec)
+        options, reader = self._options_with_timeout(timeout), MessageReader(operation, self.environment.codec)
         return self._transport.stream(operation, folder, body=self._credentials, options=options, reader=reader)

@@ -229,7 +229,7 @@ async def follow(
     """
     validate_smtp_id(smtp_id)
     count, give_up_after = validate_recipient_count(recipients), validate_give_up_after(give_up_after)
-    clock, sleep = facade.runtime.clock, facade.runtime.sleep
+    clock, sleep = facade.environment.clock, facade.environment.session.sleep
     began, failures, last = clock.monotonic(), 0, give_up_after - WAIT_TOLERANCE
     latest = list[DirectMessageLog]()
     while True:

@@ -145,7 +145,7 @@ class GrantSource:
         self._transport = transport
         self._grant = grant
         self._options = Options(
-            timeout=min(transport.timeout, _TIMEOUT_SECONDS), essential=True, headers=make_headers(grant)
+            timeout=min(transport.environment.timeout, _TIMEOUT_SECONDS), essential=True, headers=make_headers(grant)
         )
 
     async def _request_token(

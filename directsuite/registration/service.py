@@ -166,7 +166,7 @@ class SessionSource:
 
     def __init__(self, transport: Transport, login: Login) -> None:
         self._transport = transport
-        self._body = RequestBody.from_bytes(transport.codec.encode(login))
+        self._body = RequestBody.from_bytes(transport.environment.codec.encode(login))
 
     async def fetch(self) -> AccessToken:
         """Log in."""

@@ -169,7 +169,7 @@ class Signing(ChangingFacade):
         seconds = self._options_with_timeout(timeout).timeout
         self.resolve_settle(settle)
         steps = self._as_nested()
-        with self._transport.environment.session.track_call(nested=self._options.nested):
+        with self.environment.session.track_call(nested=self._options.nested):
             expires_at = None if seconds is None else asyncio.get_running_loop().time() + seconds
             async with (
                 open_destination(destination) as receiving,
@@ -201,7 +201,7 @@ class Signing(ChangingFacade):
         with group_calls() as group:
             document = await self.save(pdf, size=size, timeout=timeout)
             pdf = b""  # tracebacks expose local variables
-            session = self._transport.environment.session
+            session = self.environment.session
             deletion = session.add_cleanup(functools.partial(self._try_delete, document, group.number))
             try:
                 yield document
@@ -218,7 +218,7 @@ class Signing(ChangingFacade):
             pass  # the block itself deleted it
         except BaseException as error:
             pause = error.retry_after if isinstance(error, DirectSuiteError) else None
-            environment = self._transport.environment
+            environment = self.environment
             if pause is not None and not environment.session.closed:
                 session = environment.session
                 again = session.add_cleanup(functools.partial(self._try_delete, document, group))

@@ -495,7 +495,7 @@ class MailboxWorker:
             more=report.has_more,
             elapsed=self._clock.monotonic() - began,
         )
-        self._suite.runtime.emit(event)
+        self._suite.environment.events.emit(event)
 
     async def _run_round(self, mailbox: _MailboxMemory) -> RoundReport:
         name = mailbox.status.name

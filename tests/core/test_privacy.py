@@ -305,7 +305,7 @@ async def test_memory_error_while_decoding_keeps_no_response_data(
     server: ScriptedServer, suite: ds.DirectSuite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server.default_responder = responses.respond({"success": True, "count": 7, "note": PATIENT})
-    reader: Any = suite._transport.codec.converter.get_structure_hook(GetCountResponse)
+    reader: Any = suite._transport.environment.codec.converter.get_structure_hook(GetCountResponse)
     monkeypatch.setitem(reader.read.__globals__, "new", OUT_OF_MEMORY)
     error = await catch_exception(api.GET_MESSAGE_COUNT(suite))
     assert isinstance(error, MemoryError)
@@ -347,7 +347,7 @@ async def test_too_deeply_nested_streamed_message_is_a_decode_error(
         async for _ in suite.mailbox(ALICE, PASSWORD).stream_messages():
             pass
 
-    reader: Any = suite._transport.codec.converter.get_structure_hook(MessageDetail)
+    reader: Any = suite._transport.environment.codec.converter.get_structure_hook(MessageDetail)
     monkeypatch.setitem(reader.read.__globals__, "new", too_deep())
     error = await expect_error(ds.ResponseDecodeError, read(suite))
     assert error.path == "$.messages[0]"

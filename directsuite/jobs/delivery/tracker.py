@@ -130,7 +130,7 @@ class DeliveryTracker:
         self.mailbox = mailbox
         self._journal = journal
         self._give_up_after = validate_give_up_after(give_up_after)
-        self._now = now or make_unix_time(mailbox.runtime.clock)
+        self._now = now or make_unix_time(mailbox.environment.clock)
         self._name = hashlib.sha256(f"directsuite\0{mailbox.username.casefold()}".encode()).hexdigest()
         self._poller = StatusPoller(mailbox, self._journal, self._state, self._now)
 
@@ -410,8 +410,8 @@ class StatusPoller:
         self._journal = journal
         self._state = state
         self._unix_time = unix_time
-        self._monotonic = mailbox.runtime.clock.monotonic
-        self._sleep = mailbox.runtime.sleep
+        self._monotonic = mailbox.environment.clock.monotonic
+        self._sleep = mailbox.environment.session.sleep
         self._ahead = self._unix_time() - self._monotonic()
         self._failures = 0  # consecutive
         self._resume_at = 0.0  # end of the pause after a failure

@@ -154,7 +154,7 @@ class SigningJob:
         self._concurrency = concurrency
         self._check_fields = check_fields
         self._on_progress = progress
-        self._clock = clock or signing.runtime.clock
+        self._clock = clock or signing.environment.clock
         self._now = now or make_unix_time(self._clock)
         self._open = asyncio.Event()
         self._open.set()
