@@ -146,16 +146,6 @@ _CONNECT_ERRORS = (
     aiohttp.ClientHttpProxyError,  # the proxy rejected CONNECT: nothing reached the service
     aiohttp.InvalidURL,  # the URL of the proxy
 )
-_REASONS_BY_CLASS: tuple[tuple[type[BaseException], FailureReason], ...] = (
-    (aiohttp.ClientProxyConnectionError, "proxy failed"),
-    (aiohttp.ClientHttpProxyError, "proxy failed"),
-    (aiohttp.InvalidURL, "proxy failed"),
-    (aiohttp.ClientConnectorDNSError, "host name not found"),
-    (UnicodeError, "host name not found"),
-    (aiohttp.ClientConnectorCertificateError, "certificate not accepted"),
-    (aiohttp.ServerFingerprintMismatch, "certificate not accepted"),
-    (aiohttp.ClientConnectorSSLError, "TLS handshake failed"),
-)
 _REASONS_BY_ERRNO: Mapping[int | None, FailureReason] = {
     errno.ECONNREFUSED: "connection refused",
     errno.ECONNRESET: "connection reset",
@@ -190,12 +180,11 @@ def convert_exception(error: BaseException, operation: Operation[Any], *, starte
     seen = _describe_exception(origin)
     # UnicodeError: the host name cannot be encoded for DNS.
     if isinstance(error, _CONNECT_ERRORS) or (isinstance(error, UnicodeError) and not started):
-        reason, advice = _explain_connect_failure(origin) or (seen, HINT_URL)
+        reason, seen, advice = _explain_connect_failure(origin, seen)
         failure = ConnectFailedError(
-            f"no connection to the {operation.service.display_name} ({reason})", outcome=Outcome.NOT_SENT, **about
+            f"no connection to the {operation.service.display_name} ({seen})", outcome=Outcome.NOT_SENT, **about
         )
-        failure.advice = _name_url_setting(advice, operation)
-        failure.reason = _find_reason(origin, "connection failed", "timed out while connecting")
+        failure.reason, failure.advice = reason, _name_url_setting(advice, operation)
         return failure
     if isinstance(error, aiohttp.ClientPayloadError | aiohttp.ClientResponseError) and started:
         return ResponseDecodeError(f"{_explain_bad_response(origin)} ({seen})", **about)
@@ -215,49 +204,45 @@ def convert_exception(error: BaseException, operation: Operation[Any], *, starte
 
 def _find_reason(error: BaseException, default: FailureReason, timed_out: FailureReason) -> FailureReason:
     number = getattr(error, "errno", None)
-    if isinstance(error, aiohttp.ClientConnectorDNSError) and number == socket.EAI_AGAIN:
-        return "no name server responded"
-    if _ended_in_handshake(error):
-        return "TLS handshake failed"
-    for kind, reason in _REASONS_BY_CLASS:
-        if isinstance(error, kind):
-            return reason
     if isinstance(error, TimeoutError) or number == errno.ETIMEDOUT:
         return timed_out
     return _REASONS_BY_ERRNO.get(number, default)
 
 
-def _explain_connect_failure(error: BaseException) -> tuple[str, str] | None:
-    """Return the reason why there is no connection, and what to do. None if the reason is unknown."""
-    origin: object = getattr(error, "os_error", None)
+def _explain_connect_failure(error: BaseException, seen: str) -> tuple[FailureReason, str, str]:
+    """Return why there is no connection, the same as text, and what to do. seen: the text for an unknown reason."""
     if isinstance(error, aiohttp.ClientProxyConnectionError):
-        return "the proxy cannot be reached", _HINT_PROXY
+        return "proxy failed", "the proxy cannot be reached", _HINT_PROXY
     if isinstance(error, aiohttp.ClientHttpProxyError):
-        return f"the proxy rejected the connection, HTTP {error.status}", _HINT_PROXY
+        return "proxy failed", f"the proxy rejected the connection, HTTP {error.status}", _HINT_PROXY
     if isinstance(error, aiohttp.InvalidURL):
-        return "the proxy's URL is not valid", _HINT_PROXY
+        return "proxy failed", "the proxy's URL is not valid", _HINT_PROXY
     if isinstance(error, aiohttp.ClientConnectorDNSError):
         if error.errno == socket.EAI_AGAIN:
-            return "no name server responded", "check the network and DNS of this machine"
-        return "the host name was not found", f"{HINT_URL}, the proxy if there is one, and the DNS of this machine"
+            return "no name server responded", "no name server responded", "check the network and DNS of this machine"
+        advice = f"{HINT_URL}, the proxy if there is one, and the DNS of this machine"
+        return "host name not found", "the host name was not found", advice
+    if isinstance(error, UnicodeError):
+        return "host name not found", seen, HINT_URL
+    if isinstance(error, aiohttp.ServerFingerprintMismatch):
+        return "certificate not accepted", seen, HINT_URL
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
         code = getattr(error.certificate_error, "verify_code", None)
-        return _CERTIFICATE_PROBLEMS.get(code, (f"the server's certificate is not accepted, code {code}", _HINT_RENEW))
+        unknown = f"the server's certificate is not accepted, code {code}", _HINT_RENEW
+        return "certificate not accepted", *_CERTIFICATE_PROBLEMS.get(code, unknown)
     if isinstance(error, aiohttp.ClientConnectorSSLError):
-        reason = str(getattr(origin, "reason", None))
+        reason = str(getattr(error.os_error, "reason", None))
         if reason in _NOT_TLS_REASONS:
-            return "the server does not speak TLS", f"{HINT_URL}: the scheme and the port"
+            return "TLS handshake failed", "the server does not speak TLS", f"{HINT_URL}: the scheme and the port"
         if "PROTOCOL" in reason:
-            return "the server supports none of the TLS versions that this machine permits", _HINT_TLS
-        return "the TLS handshake failed", _HINT_TLS
-    if _ended_in_handshake(error):
-        return "the server closed the connection during the TLS handshake", _HINT_TLS
-    return None
-
-
-def _ended_in_handshake(error: BaseException) -> bool:
-    """Return True if the connection ended during the TLS handshake, which asyncio reports with this exception."""
-    return isinstance(error, aiohttp.ClientConnectorError) and repr(error.os_error) == "ConnectionResetError()"
+            seen = "the server supports none of the TLS versions that this machine permits"
+        else:
+            seen = "the TLS handshake failed"
+        return "TLS handshake failed", seen, _HINT_TLS
+    # asyncio reports a connection that ended during the TLS handshake with this exception.
+    if isinstance(error, aiohttp.ClientConnectorError) and repr(error.os_error) == "ConnectionResetError()":
+        return "TLS handshake failed", "the server closed the connection during the TLS handshake", _HINT_TLS
+    return _find_reason(error, "connection failed", "timed out while connecting"), seen, HINT_URL
 
 
 def _explain_bad_response(error: BaseException) -> str:
