@@ -8,7 +8,7 @@ import logging
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Literal, Self, TypedDict, Unpack, cast
+from typing import TYPE_CHECKING, Literal, Self, Unpack, cast
 
 import aiohttp
 
@@ -19,7 +19,7 @@ from directsuite.core.checks import Check, instance_of, with_methods
 from directsuite.core.clock import Clock, SystemClock
 from directsuite.core.credentials import LONG_FETCH_TIMEOUT, TokenCache, TokenSource, make_token_source
 from directsuite.core.events import Events, Listener, SessionRenewed
-from directsuite.core.limits import Limits, LimitsProvider
+from directsuite.core.limits import CircuitBreaker, Limits, LimitsProvider, LocalRateLimiter, RateLimiter
 from directsuite.core.operation import Service
 from directsuite.core.privacy import scrub_class
 from directsuite.core.retry import RetryPolicy
@@ -43,11 +43,6 @@ _LOGGER = logging.getLogger("directsuite")
 _LOGGER.addHandler(logging.NullHandler())  # no output until the program configures logging
 
 _LOGIN_FETCH_MARGIN = 15.0  # seconds added to the timeout for a login, so that its own deadline ends it first
-
-
-class _CallOptions(TypedDict, total=False):
-    timeout: float
-    retry: RetryPolicy
 
 
 @scrub_class
@@ -111,14 +106,7 @@ class DirectSuite:
             close_session=settings.close_session,
             clock=clock,
         )
-        endpoints = {
-            service: Endpoint(
-                service=service,
-                base_url=url,
-                limits=_make_limits(service.value, settings, clock, events, shared_limits),
-            )
-            for service, url in _find_urls(settings, token).items()
-        }
+        endpoints = _make_endpoints(settings, token, clock, events, shared_limits)
         environment = _make_environment(settings, self._session, clock, events)
         self._transport = Transport(endpoints, environment, retry=settings.retry)
         self._caches: list[TokenCache] = []
@@ -145,7 +133,8 @@ class DirectSuite:
             )
             endpoints[Service.REGISTRATION].credentials = sessions
             self._caches.append(sessions)
-        self._options = _CallOptions()
+        self._timeout: float | None = None
+        self._retry: RetryPolicy | None = None
         self.signing = Signing(self._transport)
         self.fax = Fax(self._transport)
         self.registration = Registration(self._transport, sessions, login)
@@ -206,16 +195,12 @@ class DirectSuite:
 
         Raises InvalidArgumentError if either is invalid.
         """
-        given: _CallOptions = {}
-        if timeout is not None:
-            given["timeout"] = timeout
-        if retry is not None:
-            given["retry"] = retry
         suite = copy.copy(self)
-        suite.signing = self.signing.with_options(**given)
-        suite.fax = self.fax.with_options(**given)
-        suite.registration = self.registration.with_options(**given)
-        suite._options = {**self._options, **given}
+        suite.signing = self.signing.with_options(timeout=timeout, retry=retry)
+        suite.fax = self.fax.with_options(timeout=timeout, retry=retry)
+        suite.registration = self.registration.with_options(timeout=timeout, retry=retry)
+        suite._timeout = self._timeout if timeout is None else timeout
+        suite._retry = self._retry if retry is None else retry
         return suite
 
     def mailbox(self, username: str, password: str | Secret) -> Mailbox:
@@ -224,7 +209,8 @@ class DirectSuite:
         Raises InvalidArgumentError if `username` is not an address.
         """
         password = as_secret(password)
-        return Mailbox(self._transport, username, password).with_options(**self._options)
+        box = Mailbox(self._transport, username, password)
+        return box.with_options(timeout=self._timeout, retry=self._retry)
 
     def tuser(self, username: str, password: str | Secret, direct_addr: str) -> TUser:
         """Return a client for a T-User, without a request.
@@ -237,7 +223,8 @@ class DirectSuite:
         password = as_secret(password)
         from directsuite.messaging.sending import TUser
 
-        return TUser(self._transport, username, password, direct_addr).with_options(**self._options)
+        user = TUser(self._transport, username, password, direct_addr)
+        return user.with_options(timeout=self._timeout, retry=self._retry)
 
     def __repr__(self) -> str:
         services = [service.value for service in Service if self._transport.has_url(service)]
@@ -285,12 +272,7 @@ _LISTENERS = instance_of(Iterable, "functions that take an event, in a list or a
 _CLOCK = with_methods(
     "a clock, with the methods monotonic() and async sleep(seconds)", "monotonic", "sleep"
 ).allow_none()
-_SERVICES = {
-    "signing": Service.SIGNING,
-    "fax": Service.FAX,
-    "message": Service.MESSAGING,
-    "registration": Service.REGISTRATION,
-}
+_SERVICES = {service.url_setting.removesuffix("_url"): service for service in Service if service is not Service.OAUTH}
 """By the names of the settings for their URLs."""
 _REQUIRED = Check(
     f"some of {', '.join(_SERVICES)}, in a list or tuple",
@@ -299,15 +281,18 @@ _REQUIRED = Check(
 _SHARED_LIMITS = with_methods("a SharedLimits", "rate_limiter").allow_none()
 
 
-def _find_urls(settings: Settings, token: Token | None) -> dict[Service, str | None]:
-    urls = {
-        Service.SIGNING: settings.signing_url,
-        Service.FAX: settings.fax_url,
-        Service.MESSAGING: settings.message_url,
-        Service.REGISTRATION: settings.registration_url,
+def _make_endpoints(
+    settings: Settings, token: Token | None, clock: Clock, events: Events, shared: LimitsProvider | None
+) -> dict[Service, Endpoint]:
+    urls: dict[Service, str | None] = {
+        service: getattr(settings, service.url_setting) for service in _SERVICES.values()
     }
-    token_url = _find_token_url(token, settings)
-    return urls if token_url is None else {**urls, Service.OAUTH: token_url}
+    if (token_url := _find_token_url(token, settings)) is not None:
+        urls[Service.OAUTH] = token_url
+    return {
+        service: Endpoint(service=service, base_url=url, limits=_make_limits(service, settings, clock, events, shared))
+        for service, url in urls.items()
+    }
 
 
 def _make_environment(settings: Settings, session: Session, clock: Clock, events: Events) -> Environment:
@@ -350,24 +335,23 @@ def _make_token_source(transport: Transport, token: Token, attempt_timeout: floa
 
 
 def _make_limits(
-    service: str, settings: Settings, clock: Clock, events: Events, shared: LimitsProvider | None
+    service: Service, settings: Settings, clock: Clock, events: Events, shared: LimitsProvider | None
 ) -> Limits:
-    rate = None
-    connections = settings.max_connections
-    if shared is not None:
-        rate = shared.rate_limiter(service, per_second=settings.requests_per_second, burst=settings.burst, clock=clock)
+    per_second, burst, connections = settings.requests_per_second, settings.burst, settings.max_connections
+    rate: RateLimiter
+    if shared is None:
+        rate = LocalRateLimiter(per_second, burst, clock)
+    else:
+        rate = shared.rate_limiter(service.value, per_second=per_second, burst=burst, clock=clock)
         connections = min(connections, shared.connections or connections)
-    return Limits(
-        service,
-        connections=connections,
-        requests_per_second=settings.requests_per_second,
-        burst=settings.burst,
-        circuit_failures=settings.circuit_failures,
-        circuit_pause=settings.circuit_pause,
+    breaker = CircuitBreaker(
+        service.value,
+        failures=settings.circuit_failures,
+        pause=settings.circuit_pause,
         clock=clock,
         emit=events.emit,
-        rate=rate,
     )
+    return Limits(service.value, connections=connections, rate=rate, breaker=breaker, emit=events.emit)
 
 
 def _read_login(configuration: Configuration) -> Login | None:

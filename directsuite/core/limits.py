@@ -104,10 +104,6 @@ class Limits:
     """The limits of one service, shared by everything in a suite that calls it.
 
     connections: maximum number of connections.
-    circuit_failures: consecutive attempts without a response that open the circuit. 0 disables the circuit breaker.
-    circuit_pause: seconds between probes.
-    rate: rate limiter, for example one shared with other processes. None: create one from `requests_per_second` and
-        `burst`.
     """
 
     def __init__(
@@ -115,17 +111,13 @@ class Limits:
         service: str,
         *,
         connections: int,
-        requests_per_second: float,
-        burst: int,
-        circuit_failures: int,
-        circuit_pause: float,
-        clock: Clock,
+        rate: RateLimiter,
+        breaker: CircuitBreaker,
         emit: Callable[[Event], None],
-        rate: RateLimiter | None = None,
     ) -> None:
         self.connections = connections
-        self.rate: RateLimiter = LocalRateLimiter(requests_per_second, burst, clock) if rate is None else rate
-        self.breaker = CircuitBreaker(service, failures=circuit_failures, pause=circuit_pause, clock=clock, emit=emit)
+        self.rate = rate
+        self.breaker = breaker
         self._service = service
         self._emit = emit
         self._free_slots = connections
@@ -231,7 +223,11 @@ class Limits:
 
 
 class CircuitBreaker:
-    """The circuit breaker of one service. The parameters are `circuit_failures` and `circuit_pause` of Limits."""
+    """The circuit breaker of one service.
+
+    failures: consecutive attempts without a response that open the circuit. 0 disables the circuit breaker.
+    pause: seconds between probes.
+    """
 
     def __init__(
         self, service: str, *, failures: int, pause: float, clock: Clock, emit: Callable[[Event], None]
@@ -284,7 +280,7 @@ class CircuitBreaker:
         probe: the number that `start_request` returned.
         explanation: explanation of the error, if the service did not respond.
 
-        A response closes the circuit. It opens after `circuit_failures` attempts in a row without one. While it is
+        A response closes the circuit. It opens after `failures` attempts in a row without one. While it is
         open, only the failure of the latest probe starts a new pause. If it is not certain whether the latest probe got
         a response, for example because it was cancelled, another may start immediately.
         """

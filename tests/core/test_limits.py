@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import itertools
 from collections.abc import AsyncGenerator
-from typing import Any
 
 import pytest
 from hypothesis import example, given
@@ -14,7 +13,7 @@ from hypothesis import strategies as st
 
 import directsuite as ds
 from directsuite.core.clock import Clock
-from directsuite.core.limits import Limits, LocalRateLimiter, RateLimiter
+from directsuite.core.limits import CircuitBreaker, Limits, LocalRateLimiter, RateLimiter
 from directsuite.core.operation import Service
 
 from . import api, responses
@@ -122,8 +121,9 @@ async def test_streams_hold_a_connection_while_they_are_read(server: ScriptedSer
 
 def make_limits() -> Limits:
     """Return limits with one connection."""
-    rates: dict[str, Any] = {"requests_per_second": 1, "burst": 1, "circuit_failures": 20, "circuit_pause": 10}
-    return Limits("fax", connections=1, clock=ManualClock(), emit=lambda _: None, **rates)
+    clock, events = ManualClock(), list[ds.Event]()
+    breaker = CircuitBreaker("fax", failures=20, pause=10, clock=clock, emit=events.append)
+    return Limits("fax", connections=1, rate=LocalRateLimiter(1, 1, clock), breaker=breaker, emit=events.append)
 
 
 async def test_connections_go_to_those_who_came_first() -> None:
