@@ -295,15 +295,16 @@ class Attempt(Generic[R]):
                 # Only the pauses of a streamed response are limited, not its duration.
                 call.end = NO_DEADLINE
             self._extend_timeout()
+            headers_only = BufferedResponse(response.status, response.headers, b"")
             if call.receive is None:
-                self._notify_observer(BufferedResponse(response.status, response.headers, b""))
+                self._notify_observer(headers_only)
                 return cast("R", self)
             response.enlarge_reads()
             try:
                 value = await call.receive(response, self._extend_timeout)
             finally:
                 call.is_consumed = call.is_consumed or is_exhausted(call.receive)
-            self._notify_observer(BufferedResponse(response.status, response.headers, b""))
+            self._notify_observer(headers_only)
             return value
         if not call.operation.may_repeat:
             # No time must be reserved for verification any more.
@@ -406,8 +407,8 @@ class Attempt(Generic[R]):
             self._limits.breaker.record_result(has_response=None, probe=self._probe)
             # The service cannot process a part of the body.
             broken = payload is not None and payload.failure is not None
-            outcome = Outcome.UNKNOWN if self._sent_at is not None and self._is_written and not broken else None
-            outcome = outcome or Outcome.NOT_SENT
+            is_sent = self._sent_at is not None and self._is_written and not broken
+            outcome = Outcome.UNKNOWN if is_sent else Outcome.NOT_SENT
         call.is_unknown = call.is_unknown or outcome is Outcome.UNKNOWN
         event = call.emit(
             AttemptFailed,
@@ -436,7 +437,8 @@ class Attempt(Generic[R]):
             full_time = self._measure_elapsed() >= _FULL_ATTEMPT_SHARE * self._env.attempt_timeout
             silent = silent and self._status is None and not self._waiting_on_source and full_time
         silent = silent and not self._env.session.closed
-        if silent or (isinstance(error, ServiceError) and _is_from_gateway(error)):
+        is_own = isinstance(error, ServiceError) and (error.code is not None or error.retry_after is not None)
+        if silent or (isinstance(error, ServiceError) and error.status in _GATEWAY_STATUSES and not is_own):
             return False
         return True if self._status is not None else None
 
@@ -551,10 +553,6 @@ async def _yield_twice() -> None:
     """Yield to the event loop: once for callbacks that are ready, once for callbacks that these schedule."""
     await asyncio.sleep(0)
     await asyncio.sleep(0)
-
-
-def _is_from_gateway(failure: ServiceError) -> bool:
-    return failure.status in _GATEWAY_STATUSES and failure.code is None and failure.retry_after is None
 
 
 async def _load_credential(call: Call[Any], cache: TokenCache) -> Credential:

@@ -369,7 +369,7 @@ class TokenCache:
                 RenewalFailed(
                     error=type(failure).__name__,
                     reason=failure.explanation if self.is_builtin or not is_from_source else None,
-                    cause=_find_class_name(self._source_error),
+                    cause=None if self._source_error is None else type(self._source_error).__name__,
                     credential="session" if self._renewed_event is SessionRenewed else "token",
                     back_off=wait,
                 )
@@ -441,10 +441,6 @@ def is_permanent_source_failure(failure: DirectSuiteError) -> bool:
     cause = failure.__cause__
     is_from_source = failure.outcome is Outcome.NOT_SENT and isinstance(cause, Exception)
     return is_from_source and not isinstance(cause, DirectSuiteError | OSError)
-
-
-def _find_class_name(error: Exception | None) -> str | None:
-    return None if error is None else type(error).__name__
 
 
 def _copy_without_traceback(failure: DirectSuiteError, source_error: Exception | None) -> DirectSuiteError:

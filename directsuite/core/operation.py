@@ -55,11 +55,6 @@ class Semantics(enum.Enum):
     NON_IDEMPOTENT = "non-idempotent"
     """A second request repeats the effect. It is never sent if the first one may have arrived."""
 
-    @property
-    def may_repeat(self) -> bool:
-        """True if the request may be sent again although the service may have processed the first one."""
-        return self is not Semantics.NON_IDEMPOTENT
-
 
 class Auth(enum.Enum):
     """The place of the credentials in a request (specification section 5)."""
@@ -217,7 +212,7 @@ class Operation(ValueSemantics, Generic[R]):
     @functools.cached_property
     def may_repeat(self) -> bool:
         """True if the request may be sent again although the service may have processed the first one."""
-        return self.semantics.may_repeat
+        return self.semantics is not Semantics.NON_IDEMPOTENT
 
     @functools.cached_property
     def uses_connection_slot(self) -> bool:

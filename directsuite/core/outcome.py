@@ -74,7 +74,6 @@ import os
 import re
 import socket
 from collections.abc import Callable, Mapping
-from http import HTTPStatus
 from typing import Any, TypeVar, cast
 
 import aiohttp
@@ -477,11 +476,6 @@ def _determine_outcome(operation: Operation[Any], status: int, wait: float | Non
     return Outcome.FAILED
 
 
-def needs_new_credential(error: DirectSuiteError) -> bool:
-    """Return True if the service rejected the token or session, and may accept the request with a new one."""
-    return isinstance(error, AuthenticationError) and error.outcome is Outcome.REJECTED
-
-
 def classify_status(status: int) -> tuple[type[ServiceError], str]:
     """Return the error class for an HTTP status, and the meaning of the status (specification section 7)."""
     if status in _ERROR_CLASSES:
@@ -539,13 +533,7 @@ class ErrorScope(enum.Enum):
 NOT_RETRYABLE = frozenset({ErrorScope.ACCOUNT, ErrorScope.CALLER})
 """Scopes for which another attempt would fail again. Repeating a rejected password may lock the account."""
 
-_WRONG_ENDPOINT_STATUSES = frozenset(
-    {
-        HTTPStatus.METHOD_NOT_ALLOWED,
-        HTTPStatus.PROXY_AUTHENTICATION_REQUIRED,
-        HTTPStatus.UPGRADE_REQUIRED,
-    }
-)
+_WRONG_ENDPOINT_STATUSES = frozenset({405, 407, 426})
 """Statuses, in addition to redirects, of a wrong URL or a proxy."""
 
 
@@ -564,7 +552,7 @@ def find_error_scope(error: DirectSuiteError) -> ErrorScope:
 def _find_service_error_scope(error: ServiceError) -> ErrorScope:
     if isinstance(error, RateLimitedError) or error.outcome is Outcome.REJECTED:
         return ErrorScope.SERVICE
-    if isinstance(error, ServerError) or error.status == HTTPStatus.REQUEST_TIMEOUT:
+    if isinstance(error, ServerError) or error.status == 408:
         return ErrorScope.UNCERTAIN
     is_wrong_url = 300 <= error.status < 400 or error.status in _WRONG_ENDPOINT_STATUSES
     # A rejection by the token endpoint concerns no item.

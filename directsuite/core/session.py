@@ -329,7 +329,7 @@ class Session:
         for cache in self.token_caches:
             cache.stop()
         # A first cancellation is raised after the responses to single-use tokens; a second one ends this wait.
-        draining = asyncio.ensure_future(self._drain_caches())
+        draining = asyncio.gather(*(cache.wait_for_single_use_fetch(_DRAIN_TIMEOUT) for cache in self.token_caches))
         try:
             try:
                 await asyncio.shield(draining)
@@ -338,10 +338,6 @@ class Session:
                 raise
         finally:
             await self._end_connections(http)
-
-    async def _drain_caches(self) -> None:
-        for cache in self.token_caches:
-            await cache.wait_for_single_use_fetch(_DRAIN_TIMEOUT)
 
     async def _end_connections(self, http: aiohttp.ClientSession | None) -> None:
         for response in tuple(self.open_responses):

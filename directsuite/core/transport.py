@@ -23,7 +23,7 @@ import itertools
 import logging
 import math
 import re
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import Any, TypeVar, cast
 
@@ -41,11 +41,12 @@ from directsuite.core.events import (
     group_calls,
 )
 from directsuite.core.operation import Auth, Operation, Semantics, Service
-from directsuite.core.outcome import find_failure_reason, find_loggable_code, make_decode_error, needs_new_credential
+from directsuite.core.outcome import find_failure_reason, find_loggable_code, make_decode_error
 from directsuite.core.retry import MIN_UNAVAILABLE_WAIT, Backoff, RetryPolicy
 from directsuite.core.session import make_closed_error
 from directsuite.core.upload import RequestBody
 from directsuite.errors import (
+    AuthenticationError,
     CircuitOpenError,
     ClosedError,
     ConfigurationError,
@@ -93,9 +94,8 @@ class Transport:
         """
         missing: list[str] = []
         for service in services:
-            missing += _find_missing_settings(
-                self._endpoints[service], needs_credential=service is not Service.MESSAGING
-            )
+            needs_credential = service is not Service.MESSAGING
+            missing += _iter_missing_settings(self._endpoints[service], needs_credential=needs_credential)
         if missing:
             raise self._make_missing_setting_error("the suite", missing)
 
@@ -216,7 +216,7 @@ class Transport:
         env.session.require_usable(nested=options.nested, essential=options.essential)
         endpoint = self._endpoints[operation.service]
         if endpoint.base_url is None or (endpoint.credentials is None and operation.needs_credential):
-            missing = _find_missing_settings(endpoint, needs_credential=operation.needs_credential)
+            missing = _iter_missing_settings(endpoint, needs_credential=operation.needs_credential)
             raise self._make_missing_setting_error(operation.name, missing)
         deadline = env.session.now() + (env.timeout if options.timeout is None else options.timeout)
         first = number = next(_CALL_NUMBERS)
@@ -326,11 +326,10 @@ class Transport:
             return None
         if failure.outcome is Outcome.UNKNOWN and not call.operation.may_repeat:
             return await self._verify_repeatedly(call)
-        is_rejected = isinstance(failure, ServiceError) and failure.outcome is Outcome.FAILED
-        if not (is_rejected and call.is_unknown):
+        if not (isinstance(failure, ServiceError) and failure.outcome is Outcome.FAILED and call.is_unknown):
             return None
         # A retry was rejected after an attempt of unknown outcome, perhaps because that attempt succeeded.
-        if isinstance(failure, ServiceError) and call.operation.already_done_codes & {failure.status, failure.code}:
+        if call.operation.already_done_codes & {failure.status, failure.code}:
             return (call.operation.response(),)  # empty, because the response was lost
         return await self._verify_repeatedly(call)
 
@@ -347,7 +346,7 @@ class Transport:
         left = deadline - now
         polling = Polling(min(confirm.seconds, left), self.environment)
         # `verify` raises StopPolling, a TimeoutError, if further verification would be useless.
-        with contextlib.suppress(TimeoutError):
+        with contextlib.suppress(TimeoutError, ClosedError):
             async with asyncio.timeout_at(deadline):
                 while True:
                     is_last = polling.is_over
@@ -355,7 +354,7 @@ class Transport:
                         with group_calls(call.group):
                             proven = await confirm.verify()
                     except ClosedError:
-                        return None
+                        raise
                     except DirectSuiteError:  # the next verification may succeed
                         saw = False
                     else:
@@ -365,10 +364,7 @@ class Transport:
                     if is_last:
                         call.has_verified_without_proof = saw and confirm.seconds <= left
                         return None
-                    try:
-                        await polling.pause()
-                    except ClosedError:
-                        return None
+                    await polling.pause()
         return None
 
     def _make_final_error(self, call: Call[Any], failure: DirectSuiteError) -> DirectSuiteError:
@@ -503,10 +499,8 @@ def _may_repeat(call: Call[Any], error: BaseException) -> bool:
         return False  # the login or token request of the call failed, and was already retried
     if is_permanent_source_failure(error):
         return False
-    if isinstance(error, ResponseDecodeError) and error.too_large:
-        return False  # the next response would be as large
-    if isinstance(error, ResponseDecodeError) and error.path in call.operation.strict_paths:
-        return False  # the next response would contain the same unreadable value
+    if isinstance(error, ResponseDecodeError) and (error.too_large or error.path in call.operation.strict_paths):
+        return False  # the next response would be as large, or contain the same unreadable value
     if error.outcome is Outcome.UNKNOWN:
         return call.operation.may_repeat
     return error.outcome in (Outcome.NOT_SENT, Outcome.REJECTED)
@@ -528,7 +522,8 @@ def _try_renew_credential(call: Call[Any], failure: DirectSuiteError) -> bool:
     replaced, was already replaced once in this call, or is one of several that the service has rejected, the outcome of
     the failure becomes FAILED instead.
     """
-    if failure is call.caller_error or not needs_new_credential(failure):
+    is_rejected = isinstance(failure, AuthenticationError) and failure.outcome is Outcome.REJECTED
+    if failure is call.caller_error or not is_rejected:
         return False
     cache, credential = call.endpoint.credentials, call.credential
     if cache is None or credential is None or not cache.renewable:
@@ -582,13 +577,10 @@ _LOGIN_NEEDED = (
 )
 
 
-def _find_missing_settings(endpoint: Endpoint, *, needs_credential: bool) -> tuple[str, ...]:
-    """Return the missing settings of a service, each with what to do, as fragments of a sentence."""
-    missing: tuple[str, ...] = ()
-    service = endpoint.service
+def _iter_missing_settings(endpoint: Endpoint, *, needs_credential: bool) -> Iterator[str]:
+    """Yield the missing settings of a service, each with what to do, as fragments of a sentence."""
     if endpoint.base_url is None:
-        name = service.url_setting
-        missing += (f"the {service} service's URL: set {name} in Settings, or DIRECTSUITE_{name.upper()}",)
+        name = endpoint.service.url_setting
+        yield f"the {endpoint.service} service's URL: set {name} in Settings, or DIRECTSUITE_{name.upper()}"
     if needs_credential and endpoint.credentials is None:
-        missing += (_LOGIN_NEEDED if service is Service.REGISTRATION else _TOKEN_NEEDED,)
-    return missing
+        yield _LOGIN_NEEDED if endpoint.service is Service.REGISTRATION else _TOKEN_NEEDED

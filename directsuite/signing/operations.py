@@ -52,7 +52,7 @@ def _make_operation(
         response=response,
         fault_format=FAULT_FORMAT,
         status_errors=status_errors,
-        how_to_find_out="" if semantics.may_repeat else _HOW_TO_FIND_OUT,
+        how_to_find_out=_HOW_TO_FIND_OUT if semantics is Semantics.NON_IDEMPOTENT else "",
         **others,
     )
 

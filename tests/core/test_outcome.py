@@ -25,7 +25,6 @@ from directsuite.core.outcome import (
     find_error_scope,
     find_service_error,
     interpret,
-    needs_new_credential,
 )
 from directsuite.core.session import BufferedResponse
 from directsuite.errors import DirectSuiteError, Outcome, ServiceError
@@ -253,17 +252,6 @@ def test_rejection_in_plain_text_says_that(content_type: str | None, said: str |
     error = find_service_error(SIGN, 403, headers, None, b" blocked\n")
     assert error is not None
     assert error.message == said
-
-
-@pytest.mark.parametrize(
-    ("operation", "status", "asks"),
-    [(GET_DOC_INFO, 401, True), (SEND, 401, False), (GET_DOC_INFO, 429, False), (GET_DOC_INFO, 403, False)],
-    ids=["token", "password", "rate", "permission"],
-)
-def test_only_rejected_credential_is_renewed(operation: Operation[Any], status: int, *, asks: bool) -> None:
-    error = find_service_error(operation, status, {}, None, b"")
-    assert error is not None
-    assert needs_new_credential(error) is asks
 
 
 _ADDRESS, _LOGIN = "check the address or user name, and its password", "check the user name and password of the login"
