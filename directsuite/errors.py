@@ -247,12 +247,8 @@ class OutcomeUnknownError(TransportError):
 
     def with_details(self, explanation: str, *, how_to_find_out: str, found: object = None) -> OutcomeUnknownError:
         """Return a copy with another explanation and hint. found: the DirectUserDetail that was found, or None."""
-        again = OutcomeUnknownError(
-            explanation, how_to_find_out=how_to_find_out, operation=self.operation, service=self.service
-        )
-        again.set_call(self.call, self.group, self.attempts, self.elapsed)
-        again.retry_after, again.looked, again.happened = self.retry_after, self.looked, self.happened
-        again.reason = self.reason
+        again = self.copy()
+        again.args, again.explanation, again.how_to_find_out = (explanation,), explanation, how_to_find_out
         again._found = _Hidden(found)
         again.__cause__ = self.__cause__
         return again
@@ -389,12 +385,12 @@ class ResponseDecodeError(DirectSuiteError):
         super().__init__(explanation, outcome=Outcome.UNKNOWN, **about)
         self.path = path
         self.too_large = too_large
-        self._service_text = _Hidden((None, body))
+        self._body = _Hidden(body)
 
     @property
     def body(self) -> bytes:
         """The response's body, or its first part. It may contain patient data."""
-        body: bytes = self._service_text.content[1]
+        body: bytes = self._body.content
         return body
 
 

@@ -1,23 +1,5 @@
 """Events of a suite: listeners receive them immediately, and the suite logs them.
 
-    Event
-    ├── CallEvent                an event of one call of an operation
-    │   ├── CallStarted
-    │   ├── AttemptStarted
-    │   ├── AttemptSucceeded
-    │   ├── AttemptFailed
-    │   ├── RetryScheduled
-    │   ├── OutcomeLeftUnknown
-    │   ├── ValuesSkipped
-    │   └── CallFinished
-    ├── Renewed                  a new bearer token or registration session is in use
-    │   ├── TokenRefreshed
-    │   └── SessionRenewed
-    ├── RenewalFailed
-    ├── ServicePaused
-    ├── CircuitOpened
-    └── CircuitClosed
-
 Events never contain a secret, a body, or a value that a caller put into a path.
 
     AttemptFailed ──► INFO  GetUIDs: an attempt failed (call 7, attempt 1, ServerError, HTTP 500, outcome unknown, …)
@@ -439,14 +421,11 @@ _HAPPENED_TEXT = "it happened, but its result is not available"
 
 
 def _to_plain_value(value: object) -> str | int | float | bool | None:
-    """Return a value for structured logging.
-
-    For a type not handled here, return only its name, because the value may be confidential.
-    """
     if isinstance(value, enum.Enum):
         value = value.value
     if isinstance(value, Mapping):
         return ", ".join(f"{name} {count}" for name, count in cast("Mapping[str, int]", value).items())
+    # The value of another type may be confidential.
     return value if value is None or isinstance(value, str | int | float) else type(value).__name__
 
 

@@ -56,28 +56,20 @@ def scrub_traceback(function: C) -> C:
 def scrub_class(cls: type[T]) -> type[T]:
     """Scrub the public methods and `SCRUBBED_DUNDERS` of a class and its bases in this package. Return the class."""
     for base in cls.__mro__:
-        if base.__module__.partition(".")[0] == _PACKAGE:
-            _scrub_members(base)
+        members = vars(base).items() if base.__module__.partition(".")[0] == _PACKAGE else ()
+        for name, member in list(members):
+            function: object = getattr(member, "__func__", member)
+            is_public = not name.startswith("_") or name in SCRUBBED_DUNDERS
+            if is_public and isinstance(function, FunctionType) and not is_scrubbed(function):
+                scrubbed = scrub_traceback(function)
+                # A class method and a static method are wrapped again.
+                setattr(base, name, scrubbed if member is function else type(member)(scrubbed))
     return cls
 
 
 def is_scrubbed(function: object) -> bool:
     """Return True if a function was scrubbed."""
     return hasattr(function, _SCRUBBED_ATTR)
-
-
-def _scrub_members(cls: type[Any]) -> None:
-    for name, member in list(vars(cls).items()):
-        if name.startswith("_") and name not in SCRUBBED_DUNDERS:
-            continue
-        function: object = getattr(member, "__func__", member)
-        if not isinstance(function, FunctionType) or is_scrubbed(function):
-            continue
-        scrubbed = scrub_traceback(function)
-        if isinstance(member, classmethod):
-            setattr(cls, name, classmethod(scrubbed))
-        else:
-            setattr(cls, name, staticmethod(scrubbed) if isinstance(member, staticmethod) else scrubbed)
 
 
 def strip_frames(error: BaseException, handled: BaseException | None) -> None:
@@ -141,7 +133,7 @@ def _iter_task_frames() -> Iterator[FrameType]:
     for task in tasks:
         waiting: Any = task.get_coro()
         while waiting is not None:
-            kind = _find_frame_prefix(waiting)
+            kind = next((kind for kind in ("cr", "gi", "ag") if hasattr(waiting, f"{kind}_frame")), None)
             if kind is None:
                 # A step of an async generator has no frame. Its first referent is the generator.
                 is_anext = type(waiting).__name__.startswith("async_generator_")
@@ -150,10 +142,6 @@ def _iter_task_frames() -> Iterator[FrameType]:
             if (frame := getattr(waiting, f"{kind}_frame")) is not None:
                 yield frame
             waiting = getattr(waiting, "gi_yieldfrom" if kind == "gi" else f"{kind}_await")
-
-
-def _find_frame_prefix(waiting: object) -> str | None:
-    return next((kind for kind in ("cr", "gi", "ag") if hasattr(waiting, f"{kind}_frame")), None)
 
 
 def _iter_chain(error: BaseException, end: BaseException | None) -> Iterator[BaseException]:
