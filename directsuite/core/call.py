@@ -9,7 +9,7 @@ import aiohttp
 import attrs
 from yarl import URL
 
-from directsuite.core.checks import DURATION, POSITIVE
+from directsuite.core.checks import POSITIVE
 from directsuite.core.clock import Clock
 from directsuite.core.credentials import Credential, Rejections, TokenCache
 from directsuite.core.events import CallEvent, Events
@@ -103,12 +103,6 @@ def validate_timeout(timeout: object) -> None:
         raise InvalidArgumentError(
             "give a number of seconds greater than 0, or None for the default", parameter="timeout"
         )
-
-
-def validate_settle(settle: float | None) -> None:
-    """Raise InvalidArgumentError unless `settle` is None or a number of seconds, 0 or more."""
-    if settle is not None and not (DURATION.predicate(settle) and settle >= 0):
-        raise InvalidArgumentError("give a number of seconds, 0 or more, or None for the default", parameter="settle")
 
 
 def _validate_policy(retry: object) -> None:

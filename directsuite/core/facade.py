@@ -12,20 +12,14 @@ from typing import Any, Generic, Self, TypeVar
 
 import attrs
 
-from directsuite.core.call import (
-    SKIP_DECODING,
-    Confirmation,
-    Environment,
-    ExchangeInfo,
-    Options,
-    Receive,
-    validate_settle,
-)
+from directsuite.core.call import SKIP_DECODING, Confirmation, Environment, ExchangeInfo, Options, Receive
+from directsuite.core.checks import DURATION
 from directsuite.core.operation import Operation
 from directsuite.core.privacy import scrub_class
 from directsuite.core.retry import RetryPolicy
 from directsuite.core.transport import Transport
 from directsuite.core.upload import RequestBody
+from directsuite.errors import InvalidArgumentError
 from directsuite.wire.models import Model
 
 R = TypeVar("R")
@@ -76,10 +70,8 @@ class Facade:
 
         Raises InvalidArgumentError if either is invalid.
         """
-        options = self._options
-        if timeout is not None:
-            options = attrs.evolve(options, timeout=timeout)
-        return self._with_all_options(options if retry is None else attrs.evolve(options, retry=retry))
+        given = {"timeout": timeout, "retry": retry}
+        return self._evolve(**{name: value for name, value in given.items() if value is not None})
 
     def resolve_timeout(self, timeout: float | None = None) -> float:
         """Return the timeout of a complete call in seconds. For internal use.
@@ -98,7 +90,9 @@ class Facade:
 
         Raises InvalidArgumentError if it is negative or not a number.
         """
-        validate_settle(settle)
+        if settle is not None and not (DURATION.predicate(settle) and settle >= 0):
+            text = "give a number of seconds, 0 or more, or None for the default"
+            raise InvalidArgumentError(text, parameter="settle")
         return self.environment.settle if settle is None else settle
 
     @property
@@ -111,9 +105,10 @@ class Facade:
         """The same methods, each returning a RawResponse: the value with status, headers, elapsed time and attempts."""
         return RawResponses(self)
 
-    def _with_all_options(self, options: Options) -> Self:
+    def _evolve(self, **options: Any) -> Self:
+        """Return a view with other values of these fields of Options."""
         facade = copy.copy(self)
-        facade._options = options
+        facade._options = attrs.evolve(self._options, **options)
         return facade
 
     def with_observer(self, observe: Callable[[ExchangeInfo], object]) -> Self:
@@ -129,19 +124,19 @@ class Facade:
             results = (None if earlier is None else earlier(exchanged), observe(exchanged))
             return SKIP_DECODING if SKIP_DECODING in results else None
 
-        return self._with_all_options(attrs.evolve(self._options, observe=observe if earlier is None else observe_both))
+        return self._evolve(observe=observe if earlier is None else observe_both)
 
     def _as_nested(self) -> Self:
         """Return a view for calls made by another call, which are allowed while closing waits for that call."""
-        return self._with_all_options(attrs.evolve(self._options, nested=True))
+        return self._evolve(nested=True)
 
     def with_strict_paths(self, paths: frozenset[str]) -> Self:
         """Return a view whose calls raise an error if a value at any of `paths` cannot be read. For internal use."""
-        return self._with_all_options(attrs.evolve(self._options, strict_paths=paths))
+        return self._evolve(strict_paths=paths)
 
     def with_job_finds_out(self) -> Self:
         """Return a view for a signing job, which finds out whether a request took effect. For internal use."""
-        return self._with_all_options(attrs.evolve(self._options, job_finds_out=True))
+        return self._evolve(job_finds_out=True)
 
     def _call(
         self,

@@ -211,9 +211,9 @@ class Signing(ChangingFacade):
 
     async def _try_delete(self, document: StoredDocument, group: int | None) -> None:
         # An observer would take the response for that of the method.
-        options = attrs.evolve(self._options, timeout=_DELETE_TIMEOUT, essential=True, observe=None)
+        service = self._evolve(timeout=_DELETE_TIMEOUT, essential=True, observe=None)
         try:
-            await self._with_all_options(options).delete(document)
+            await service.delete(document)
         except DocumentNotFoundError:
             pass  # the block itself deleted it
         except BaseException as error:
