@@ -345,13 +345,13 @@ def _make_limits(
         rate = shared.rate_limiter(service.value, per_second=per_second, burst=burst, clock=clock)
         connections = min(connections, shared.connections or connections)
     breaker = CircuitBreaker(
-        service.value,
+        service=service.value,
         failures=settings.circuit_failures,
         pause=settings.circuit_pause,
         clock=clock,
         emit=events.emit,
     )
-    return Limits(service.value, connections=connections, rate=rate, breaker=breaker, emit=events.emit)
+    return Limits(service.value, connections, rate, breaker, events.emit)
 
 
 def _read_login(configuration: Configuration) -> Login | None:

@@ -99,76 +99,66 @@ class Rejections:
         return wait
 
 
+@attrs.define(eq=False, repr=False)
 class TokenCache:
-    """The current token of a source.
+    """The current token of a source."""
 
-    margin: seconds before expiry from which the token is renewed, at most half of its lifetime.
-    fetch_timeout: timeout of one fetch, in seconds of the event loop's clock. A source that takes longer is cancelled.
-        If it ignores that, the fetch ends anyway, and the source's result is not used.
-    in_header: whether a token must be a valid header value.
-    keep_alive: after the first token, renew in the background even if no caller needs it.
-    emit: receives an event for each renewal and each failed renewal.
-    renewed_event: class of the event for a renewal.
+    source: TokenSource
+    clock: Clock
+    margin: float = 60.0
+    """Seconds before expiry from which the token is renewed, at most half of its lifetime."""
+    fetch_timeout: float = LONG_FETCH_TIMEOUT
+    """Timeout of one fetch, in seconds of the event loop's clock. A source that takes longer is cancelled. If it
+    ignores that, the fetch ends anyway, and the source's result is not used.
     """
-
-    def __init__(
-        self,
-        source: TokenSource,
-        clock: Clock,
-        *,
-        margin: float = 60.0,
-        fetch_timeout: float = LONG_FETCH_TIMEOUT,
-        in_header: bool = True,
-        keep_alive: bool = False,
-        emit: Callable[[Event], None] = lambda _: None,
-        renewed_event: type[Renewed] = TokenRefreshed,
-    ) -> None:
-        self._source = source
-        self._clock = clock
-        self._margin = margin
-        self._fetch_timeout = fetch_timeout
-        self._in_header = in_header
-        self._credential: Credential | None = None
-        self._generation = 0
-        self._fetch_task: asyncio.Task[Credential] | None = None
-        self.source_tasks: set[asyncio.Future[AccessToken]] = set()
-        """The tasks that run the source: that of the fetch in progress, and those that ignore their cancellation."""
-        self._retry: tuple[DirectSuiteError, float] | None = None
-        """The failure of a request within the fetch in progress, and the time of the next one."""
-        self._failure: DirectSuiteError | None = None
-        self._source_error: Exception | None = None  # raised by the user's source in the last fetch
-        self._failures = 0
-        self._try_again_at = 0.0
-        self._pause_end = 0.0  # requested by the service at the last failure
-        self._closed = False
-        self._keep_alive = keep_alive
-        self._keep_alive_task: asyncio.Task[None] | None = None
-        self._emit = emit
-        self._renewed_event = renewed_event
+    in_header: bool = True
+    """True if a token must be a valid header value."""
+    keep_alive: bool = False
+    """True if the token is renewed in the background, after the first one, even if no caller needs it."""
+    emit: Callable[[Event], None] = lambda _: None
+    """Receives an event for each renewal and each failed renewal."""
+    renewed_event: type[Renewed] = TokenRefreshed
+    """The class of the event for a renewal."""
+    _credential: Credential | None = attrs.field(default=None, init=False)
+    _generation: int = attrs.field(default=0, init=False)
+    _fetch_task: asyncio.Task[Credential] | None = attrs.field(default=None, init=False)
+    source_tasks: set[asyncio.Future[AccessToken]] = attrs.field(factory=set["asyncio.Future[AccessToken]"], init=False)
+    """The tasks that run the source: that of the fetch in progress, and those that ignore their cancellation."""
+    _retry: tuple[DirectSuiteError, float] | None = attrs.field(default=None, init=False)
+    """The failure of a request within the fetch in progress, and the time of the next one."""
+    _failure: DirectSuiteError | None = attrs.field(default=None, init=False)
+    _source_error: Exception | None = attrs.field(default=None, init=False)
+    """The exception that the user's source raised in the last fetch."""
+    _failures: int = attrs.field(default=0, init=False)
+    _try_again_at: float = attrs.field(default=0.0, init=False)
+    _pause_end: float = attrs.field(default=0.0, init=False)
+    """The end of the pause that the service requested at the last failure."""
+    _closed: bool = attrs.field(default=False, init=False)
+    _keep_alive_task: asyncio.Task[None] | None = attrs.field(default=None, init=False)
 
     @property
     def renewable(self) -> bool:
         """True if a rejected token can be replaced by a new one."""
-        return self._source.renewable
+        return self.source.renewable
 
     def explain_rejection(self) -> str:
         """Return what to do if the service rejects a token that cannot be replaced."""
-        if not isinstance(self._source, StaticToken):
+        if not isinstance(self.source, StaticToken):
             return "the token is invalid or has expired, and its source cannot renew it"
         return (
-            f"the token is invalid or has expired, and a constant one (here {self._source.origin}) cannot be renewed. "
+            f"the token is invalid or has expired, and a constant one (here {self.source.origin}) cannot be renewed. "
             "Replace it, or pass an async function or an OAuth client instead"
         )
 
     @property
     def is_builtin(self) -> bool:
         """True if the source sends a login or token request of the suite, and is not code of the user."""
-        return bool(getattr(self._source, "is_builtin", False))
+        return bool(getattr(self.source, "is_builtin", False))
 
     @property
     def _is_single_use(self) -> bool:
         """True if the source sends a token that can be used once, and so must not be lost, or sent by two fetches."""
-        return bool(getattr(self._source, "single_use", False))
+        return bool(getattr(self.source, "single_use", False))
 
     def peek(self, newer_than: int = 0) -> Credential | None:
         """Return the current credential, or None if there is none or it is due for renewal.
@@ -178,7 +168,7 @@ class TokenCache:
         credential = self._credential
         if credential is None or credential.generation <= newer_than:
             return None
-        return credential if self._clock.monotonic() < credential.renew_at else None
+        return credential if self.clock.monotonic() < credential.renew_at else None
 
     async def get_current(self, newer_than: int = 0) -> Credential:
         """Return a credential that has not expired. Wait for a fetch only if there is none.
@@ -203,11 +193,11 @@ class TokenCache:
         newer_than: as in `get_current`.
         """
         is_usable = self._credential is credential and credential.generation > newer_than
-        return is_usable and self._clock.monotonic() < credential.expires_at
+        return is_usable and self.clock.monotonic() < credential.expires_at
 
     def now(self) -> float:
         """Return the current monotonic time, for `store`."""
-        return self._clock.monotonic()
+        return self.clock.monotonic()
 
     def store(self, token: AccessToken, requested_at: float) -> Credential:
         """Replace the current credential by a token, unless the current one was requested later. End a back-off.
@@ -221,7 +211,7 @@ class TokenCache:
             return self._credential
         self._generation += 1
         lifetime = float("inf") if token.expires_in is None else token.expires_in
-        margin = min(self._margin, lifetime / 2)  # otherwise a short-lived token would always be due
+        margin = min(self.margin, lifetime / 2)  # otherwise a short-lived token would always be due
         self._credential = Credential(
             token.token,
             self._generation,
@@ -229,8 +219,8 @@ class TokenCache:
             renew_at=requested_at + lifetime - margin,
             expires_at=requested_at + lifetime,
         )
-        self._emit(self._renewed_event(generation=self._generation, expires_in=token.expires_in))
-        if self._keep_alive and self._keep_alive_task is None and not self._closed:
+        self.emit(self.renewed_event(generation=self._generation, expires_in=token.expires_in))
+        if self.keep_alive and self._keep_alive_task is None and not self._closed:
             # Without the context of the call that fetched the first token, to whose group it would belong.
             context = contextvars.Context()
             self._keep_alive_task = context.run(
@@ -287,7 +277,7 @@ class TokenCache:
         """Renew the credential whenever it is due, until the cache is closed or a fetch raises AuthenticationError."""
         while not isinstance(self._failure, AuthenticationError):
             wait = min(max(self._compute_due_time() - self.now(), _BACKOFF.first), _MAX_KEEP_ALIVE_SLEEP)
-            await sleep_in_background(self._clock, wait)
+            await sleep_in_background(self.clock, wait)
             if self._compute_due_time() <= self.now():  # a caller may have renewed it during the sleep
                 with contextlib.suppress(DirectSuiteError):  # tried again after the back-off
                     await asyncio.shield(self._start_or_join_fetch())
@@ -302,7 +292,7 @@ class TokenCache:
     @property
     def is_backing_off(self) -> bool:
         """True if the last fetch failed, and the time of the next one has not come."""
-        return self._failure is not None and self._try_again_at - self._clock.monotonic() > WAIT_TOLERANCE
+        return self._failure is not None and self._try_again_at - self.clock.monotonic() > WAIT_TOLERANCE
 
     def _start_or_join_fetch(self) -> asyncio.Task[Credential]:
         if self._fetch_task is None or self._fetch_task.done():
@@ -363,14 +353,14 @@ class TokenCache:
             self._failure = _copy_without_traceback(failure, self._source_error)
             self._failures += 1
             wait = _BACKOFF.compute_wait(self._failures)
-            self._try_again_at = self._clock.monotonic() + wait
-            self._pause_end = self._clock.monotonic() + (failure.retry_after or 0.0)
-            self._emit(
+            self._try_again_at = self.clock.monotonic() + wait
+            self._pause_end = self.clock.monotonic() + (failure.retry_after or 0.0)
+            self.emit(
                 RenewalFailed(
                     error=type(failure).__name__,
                     reason=failure.explanation if self.is_builtin or not is_from_source else None,
                     cause=None if self._source_error is None else type(self._source_error).__name__,
-                    credential="session" if self._renewed_event is SessionRenewed else "token",
+                    credential="session" if self.renewed_event is SessionRenewed else "token",
                     back_off=wait,
                 )
             )
@@ -378,11 +368,11 @@ class TokenCache:
         return self.store(token, requested_at)
 
     async def _call_source(self) -> AccessToken:
-        return await self._source.fetch()  # a source that is not async raises here
+        return await self.source.fetch()  # a source that is not async raises here
 
     async def _fetch_validated(self, running: asyncio.Future[AccessToken]) -> AccessToken:
         try:
-            return validate_token(await self._wait_for_source(running), in_header=self._in_header)
+            return validate_token(await self._wait_for_source(running), in_header=self.in_header)
         except DirectSuiteError:
             raise
         except asyncio.CancelledError:
@@ -405,7 +395,7 @@ class TokenCache:
         self.source_tasks.add(running)
         running.add_done_callback(self._handle_source_done)
         try:
-            done, _ = await asyncio.wait([running], timeout=self._fetch_timeout)
+            done, _ = await asyncio.wait([running], timeout=self.fetch_timeout)
             if done:
                 return running.result()
         finally:
@@ -415,7 +405,7 @@ class TokenCache:
                 await asyncio.wait([running], timeout=None if self._is_single_use else _CANCEL_SECONDS)
         if self._is_single_use and not running.cancelled():
             return running.result()
-        text = f"the token source took longer than {self._fetch_timeout:g} s"
+        text = f"the token source took longer than {self.fetch_timeout:g} s"
         failure = TransportError(text, outcome=Outcome.NOT_SENT)
         failure.advice = _HINT_TIMEOUT
         raise failure

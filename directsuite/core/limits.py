@@ -22,6 +22,8 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
+import attrs
+
 from directsuite.core.clock import Clock
 from directsuite.core.events import CircuitClosed, CircuitOpened, Event, ServicePaused
 from directsuite.core.operation import Operation
@@ -100,30 +102,20 @@ class LocalRateLimiter:
         return True
 
 
+@attrs.define(eq=False, repr=False)
 class Limits:
-    """The limits of one service, shared by everything in a suite that calls it.
+    """The limits of one service, shared by everything in a suite that calls it."""
 
-    connections: maximum number of connections.
-    """
-
-    def __init__(
-        self,
-        service: str,
-        *,
-        connections: int,
-        rate: RateLimiter,
-        breaker: CircuitBreaker,
-        emit: Callable[[Event], None],
-    ) -> None:
-        self.connections = connections
-        self.rate = rate
-        self.breaker = breaker
-        self._service = service
-        self._emit = emit
-        self._free_slots = connections
-        self._slot_waiters: deque[asyncio.Future[None]] = deque()
-        self._rate_lock = asyncio.Lock()
-        self._rate_waiters = 0
+    service: str
+    connections: int
+    """Maximum number of connections."""
+    rate: RateLimiter
+    breaker: CircuitBreaker
+    emit: Callable[[Event], None]
+    _free_slots: int = attrs.field(default=attrs.Factory(lambda self: self.connections, takes_self=True), init=False)
+    _slot_waiters: deque[asyncio.Future[None]] = attrs.field(factory=deque[asyncio.Future[None]], init=False)
+    _rate_lock: asyncio.Lock = attrs.field(factory=asyncio.Lock, init=False)
+    _rate_waiters: int = attrs.field(default=0, init=False)
 
     def try_admit(self, *, needs_slot: bool) -> bool:
         """Admit a request: take a rate slot, and a connection slot if `needs_slot`.
@@ -189,7 +181,7 @@ class Limits:
         """Block all requests for `seconds`, but at most MAX_RETRY_AFTER, because the service asked for it."""
         seconds = min(seconds, MAX_RETRY_AFTER)
         if seconds > 0 and self.rate.pause(seconds):
-            self._emit(ServicePaused(service=self._service, seconds=seconds))
+            self.emit(ServicePaused(service=self.service, seconds=seconds))
 
     @property
     def has_no_free_slot(self) -> bool:
@@ -222,32 +214,28 @@ class Limits:
             raise
 
 
+@attrs.define(eq=False, repr=False, kw_only=True)
 class CircuitBreaker:
-    """The circuit breaker of one service.
+    """The circuit breaker of one service."""
 
-    failures: consecutive attempts without a response that open the circuit. 0 disables the circuit breaker.
-    pause: seconds between probes.
-    """
-
-    def __init__(
-        self, service: str, *, failures: int, pause: float, clock: Clock, emit: Callable[[Event], None]
-    ) -> None:
-        self._service = service
-        self._failures = failures
-        self._pause = pause
-        self._clock = clock
-        self._emit = emit
-        self._consecutive_failures = 0
-        self._last_failure = ""
-        self.probe_at: float | None = None
-        """Time from which a probe may start, in monotonic seconds. None if the circuit is closed."""
-        self._probe = 0
-        """The number of the latest probe. 0 if it has ended."""
-        self._probe_count = 0
+    service: str
+    failures: int
+    """Consecutive attempts without a response that open the circuit. 0 disables the circuit breaker."""
+    pause: float
+    """Seconds between probes."""
+    clock: Clock
+    emit: Callable[[Event], None]
+    _consecutive_failures: int = attrs.field(default=0, init=False)
+    _last_failure: str = attrs.field(default="", init=False)
+    probe_at: float | None = attrs.field(default=None, init=False)
+    """Time from which a probe may start, in monotonic seconds. None if the circuit is closed."""
+    _probe: int = attrs.field(default=0, init=False)
+    """The number of the latest probe. 0 if it has ended."""
+    _probe_count: int = attrs.field(default=0, init=False)
 
     def raise_if_open(self, operation: Operation[Any]) -> None:
         """Raise CircuitOpenError if the circuit is open and no probe may start now."""
-        wait = 0.0 if self.probe_at is None else self.probe_at - self._clock.monotonic()
+        wait = 0.0 if self.probe_at is None else self.probe_at - self.clock.monotonic()
         if wait <= 0:
             return
         error = CircuitOpenError(
@@ -270,7 +258,7 @@ class CircuitBreaker:
         # Another probe may start after one pause, because this one may never end.
         self._probe_count += 1
         self._probe = self._probe_count
-        self.probe_at = self._clock.monotonic() + self._pause
+        self.probe_at = self.clock.monotonic() + self.pause
         return self._probe
 
     def record_result(self, *, has_response: bool | None, probe: int, explanation: str = "") -> None:
@@ -289,19 +277,19 @@ class CircuitBreaker:
             self._consecutive_failures = 0
             if self.probe_at is not None:
                 self.probe_at, self._probe = None, 0
-                self._emit(CircuitClosed(service=self._service))
+                self.emit(CircuitClosed(service=self.service))
         elif has_response is None:
             if is_latest_probe:
-                self._probe, self.probe_at = 0, self._clock.monotonic()
+                self._probe, self.probe_at = 0, self.clock.monotonic()
         else:
             self._last_failure = explanation
             self._consecutive_failures += 1
-            is_down = bool(self._failures) and self._consecutive_failures >= self._failures
+            is_down = bool(self.failures) and self._consecutive_failures >= self.failures
             # An attempt that is not a probe may have started before the circuit opened.
             if is_down and (self.probe_at is None or is_latest_probe):
-                self._probe, self.probe_at = 0, self._clock.monotonic() + self._pause
+                self._probe, self.probe_at = 0, self.clock.monotonic() + self.pause
                 failures = self._consecutive_failures
-                self._emit(CircuitOpened(service=self._service, failures=failures, seconds=self._pause))
+                self.emit(CircuitOpened(service=self.service, failures=failures, seconds=self.pause))
 
 
 def _raise_if_too_late(operation: Operation[Any], wait: float, time_left: float) -> None:

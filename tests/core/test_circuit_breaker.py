@@ -226,7 +226,7 @@ class BreakerMachine(RuleBasedStateMachine):
         self.clock = ManualClock()
         self.told: list[Event] = []
         self.breaker = CircuitBreaker(
-            "fax", failures=self.FAILURES, pause=self.PAUSE, clock=self.clock, emit=self.told.append
+            service="fax", failures=self.FAILURES, pause=self.PAUSE, clock=self.clock, emit=self.told.append
         )
         self.under_way: list[int] = []
         self.row = 0

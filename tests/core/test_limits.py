@@ -122,8 +122,8 @@ async def test_streams_hold_a_connection_while_they_are_read(server: ScriptedSer
 def make_limits() -> Limits:
     """Return limits with one connection."""
     clock, events = ManualClock(), list[ds.Event]()
-    breaker = CircuitBreaker("fax", failures=20, pause=10, clock=clock, emit=events.append)
-    return Limits("fax", connections=1, rate=LocalRateLimiter(1, 1, clock), breaker=breaker, emit=events.append)
+    breaker = CircuitBreaker(service="fax", failures=20, pause=10, clock=clock, emit=events.append)
+    return Limits("fax", 1, LocalRateLimiter(1, 1, clock), breaker, events.append)
 
 
 async def test_connections_go_to_those_who_came_first() -> None:
