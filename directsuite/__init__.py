@@ -103,7 +103,6 @@ if TYPE_CHECKING:
     from directsuite.registration.models import UserPassword as UserPassword
     from directsuite.registration.models import UserStateType as UserStateType
     from directsuite.registration.service import Registration as Registration
-    from directsuite.secret import Secret as Secret
     from directsuite.settings import Settings as Settings
     from directsuite.signing.models import DocumentInfo as DocumentInfo
     from directsuite.signing.models import DocumentSignature as DocumentSignature
@@ -119,6 +118,7 @@ if TYPE_CHECKING:
     from directsuite.wire.codec import register_hooks as register_hooks
     from directsuite.wire.models import Model as Model
     from directsuite.wire.models import OpenEnum as OpenEnum
+    from directsuite.wire.models import Secret as Secret
     from directsuite.wire.models import reveal as reveal
 else:
     _NAMES = {
@@ -156,7 +156,6 @@ else:
             "Login LoginResponse PaymentConfirmation Product UserPassword UserStateType"
         ),
         "registration.service": "Registration",
-        "secret": "Secret",
         "settings": "Settings",
         "signing.models": (
             "DocumentInfo DocumentSignature DocumentUpdate FormField Page Signature StoredDocument Widget"
@@ -164,7 +163,7 @@ else:
         "signing.service": "Signing",
         "suite": "DirectSuite",
         "wire.codec": "make_converter register_hooks",
-        "wire.models": "Model OpenEnum reveal",
+        "wire.models": "Model OpenEnum Secret reveal",
     }
     _MODULES = {name: f"directsuite.{module}" for module, names in _NAMES.items() for name in names.split()}
     __all__ = sorted([*_MODULES, "__version__"])

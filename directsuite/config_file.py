@@ -38,7 +38,7 @@ from directsuite.core.files import explain_os_error, find_path_problem, replace_
 from directsuite.core.privacy import scrub_class, scrub_traceback
 from directsuite.core.similar import find_similar
 from directsuite.errors import ConfigurationError
-from directsuite.secret import Secret
+from directsuite.wire.models import Secret
 
 if TYPE_CHECKING:  # OAuth is imported only if it is used, to start faster
     from directsuite.oauth.grants import ClientCredentials, RefreshToken

@@ -30,10 +30,10 @@ from directsuite.fax.service import Fax
 from directsuite.messaging.service import Mailbox
 from directsuite.registration.models import Login
 from directsuite.registration.service import Registration, SessionSource
-from directsuite.secret import Secret, as_secret
 from directsuite.settings import Settings, SettingsOptions, make_settings
 from directsuite.signing.service import Signing
 from directsuite.wire.codec import Codec
+from directsuite.wire.models import Secret, as_secret
 
 if TYPE_CHECKING:  # OAuth and T-Users are imported only when they are used, to start faster
     from directsuite.messaging.sending import TUser

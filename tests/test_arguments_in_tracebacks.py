@@ -15,7 +15,6 @@ import directsuite as ds
 from directsuite import types
 from directsuite.core.privacy import is_scrubbed
 from directsuite.jobs import delivery, signing
-from directsuite.secret import as_optional_secret, as_secret
 from directsuite.sync import (
     ChangeStream,
     Deliver,
@@ -32,6 +31,7 @@ from directsuite.sync.fleet import Fleet
 from directsuite.sync.postgres import PostgresStore
 from directsuite.sync.shared_limits import SharedLimits
 from directsuite.testing import LeapingClock, MockedServices
+from directsuite.wire.models import as_optional_secret, as_secret
 from tests.core import responses
 from tests.core.scripted_server import ScriptedServer
 from tests.core.scripted_suite import LOGIN, make_settings

@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import directsuite as ds
-from directsuite.secret import as_optional_secret, as_secret
 from directsuite.wire.codec import Codec
+from directsuite.wire.models import as_optional_secret, as_secret
 
 CODEC = Codec()
 

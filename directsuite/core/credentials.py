@@ -39,8 +39,7 @@ from directsuite.errors import (
     OutcomeUnknownError,
     TransportError,
 )
-from directsuite.secret import Secret, as_secret
-from directsuite.wire.models import ValueSemantics, is_number, name_type
+from directsuite.wire.models import Secret, ValueSemantics, as_secret, is_number, name_type
 
 _BACKOFF = Backoff(1.0, 60.0)
 _MAX_KEEP_ALIVE_SLEEP = 3600.0

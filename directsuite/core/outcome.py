@@ -100,10 +100,9 @@ from directsuite.errors import (
     ServiceError,
     TransportError,
 )
-from directsuite.secret import Secret
 from directsuite.wire import base64
 from directsuite.wire.codec import Codec
-from directsuite.wire.models import Model, get_wire_name, has_no_uid
+from directsuite.wire.models import Model, Secret, get_wire_name, has_no_uid
 from directsuite.wire.parsing import MismatchError, parse, strip_byte_order_mark
 from directsuite.wire.values import Report, count_unreadable
 

@@ -27,7 +27,7 @@ from directsuite.durable.database import (
     expand_values,
 )
 from directsuite.errors import ClosedError, ConfigurationError, DirectSuiteError
-from directsuite.secret import Secret, as_secret
+from directsuite.wire.models import Secret, as_secret
 
 if TYPE_CHECKING:
     import psycopg

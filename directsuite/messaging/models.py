@@ -14,8 +14,17 @@ from directsuite.core.content import BinaryReader, Content, make_content
 from directsuite.core.files import to_path
 from directsuite.core.privacy import scrub_class
 from directsuite.errors import InvalidArgumentError
-from directsuite.secret import Secret, as_secret
-from directsuite.wire.models import Model, OpenEnum, Uid, Wire, require_instances, validate_bytes, validate_text
+from directsuite.wire.models import (
+    Model,
+    OpenEnum,
+    Secret,
+    Uid,
+    Wire,
+    as_secret,
+    require_instances,
+    validate_bytes,
+    validate_text,
+)
 
 if TYPE_CHECKING:
     from email.message import EmailMessage

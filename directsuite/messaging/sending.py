@@ -29,8 +29,7 @@ from directsuite.messaging.models import (
     to_attachments,
 )
 from directsuite.messaging.tracking import DEFAULT_GIVE_UP_AFTER, Delivery, OnPoll, follow
-from directsuite.secret import Secret, as_secret
-from directsuite.wire.models import require_instances
+from directsuite.wire.models import Secret, as_secret, require_instances
 
 
 class Sender(Facade):

@@ -48,8 +48,7 @@ from directsuite.messaging.models import (
 )
 from directsuite.messaging.send_once import Deadline
 from directsuite.messaging.sending import Sender
-from directsuite.secret import Secret, as_secret
-from directsuite.wire.models import require_instances
+from directsuite.wire.models import Secret, as_secret, require_instances
 
 M = TypeVar("M", MessageDetail, RawMessage)
 A = TypeVar("A", bound=APIResponse)

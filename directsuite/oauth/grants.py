@@ -35,7 +35,7 @@ from directsuite.errors import (
     ServerError,
     ServiceError,
 )
-from directsuite.secret import Secret, as_optional_secret, as_secret
+from directsuite.wire.models import Secret, as_optional_secret, as_secret
 
 ClientAuth = Literal["basic", "body"]
 """Where the client's secret is sent: in the body, or by HTTP Basic, which every server supports (RFC 6749, 2.3.1)."""

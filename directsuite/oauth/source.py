@@ -38,7 +38,7 @@ from directsuite.errors import (
     TransportError,
 )
 from directsuite.oauth.grants import AuthorizationCode, ClientCredentials, Consent, Grant, OnRotated, RefreshToken
-from directsuite.secret import Secret
+from directsuite.wire.models import Secret
 from directsuite.wire.parsing import MismatchError, parse
 
 MAX_RESPONSE_BYTES = 1_048_576

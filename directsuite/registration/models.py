@@ -8,8 +8,17 @@ from typing import Annotated, ClassVar
 import attrs
 
 from directsuite.core.privacy import scrub_class
-from directsuite.secret import Secret, as_optional_secret, as_secret
-from directsuite.wire.models import Model, OpenEnum, Wire, require_text, validate_text, validate_whole_number
+from directsuite.wire.models import (
+    Model,
+    OpenEnum,
+    Secret,
+    Wire,
+    as_optional_secret,
+    as_secret,
+    require_text,
+    validate_text,
+    validate_whole_number,
+)
 
 SUCCESS_CODE = "000"
 

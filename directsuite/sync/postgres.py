@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from directsuite.core.privacy import scrub_class
 from directsuite.durable.postgres import TIMEOUT, PostgresDatabase
-from directsuite.secret import Secret
 from directsuite.sync.model import StoreError
 from directsuite.sync.store import Store, StoreSink, TableSink
+from directsuite.wire.models import Secret
 
 __all__ = ["PostgresSink", "PostgresStore"]
 

@@ -26,8 +26,8 @@ from directsuite.core.retry import MAX_RETRY_AFTER
 from directsuite.durable.database import Tables, load_statements
 from directsuite.durable.postgres import PostgresDatabase
 from directsuite.errors import ConfigurationError, DirectSuiteError
-from directsuite.secret import Secret, as_secret
 from directsuite.sync.model import StoreError
+from directsuite.wire.models import Secret, as_secret
 
 __all__ = ["SharedLimits"]
 

@@ -28,7 +28,6 @@ from directsuite.core.clock import Clock, SystemClock, is_being_cancelled, sleep
 from directsuite.core.privacy import scrub_class
 from directsuite.core.retry import Backoff
 from directsuite.errors import ClosedError, ConfigurationError, DirectSuiteError, ServiceError
-from directsuite.secret import Secret
 from directsuite.suite import DirectSuite
 from directsuite.sync.commits import Deliver, SinkHealth, UndecidedRejectionError
 from directsuite.sync.model import Kind, RoundReport, SinkError, StaleLeaseError, StoreError
@@ -44,6 +43,7 @@ from directsuite.sync.status import (
     describe_problem,
 )
 from directsuite.sync.store import Store
+from directsuite.wire.models import Secret
 
 _LOGGER = logging.getLogger("directsuite")
 

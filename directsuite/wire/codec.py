@@ -34,13 +34,13 @@ import msgspec
 import pybase64
 
 from directsuite.errors import DirectSuiteError, InvalidArgumentError
-from directsuite.secret import Secret
 from directsuite.wire.models import (
     NULL_VALUES,
     TEXT_TYPES,
     Field,
     Model,
     OpenEnum,
+    Secret,
     Uid,
     find_unnamed_lists,
     get_model_fields,

@@ -1,4 +1,4 @@
-"""Building blocks for the models of all services: base classes, open enums, validators, and field metadata.
+"""Building blocks for the models of all services: secrets, base classes, open enums, validators, and field metadata.
 
 A model is a frozen, slotted, keyword-only attrs class. A field has a snake_case name in Python and by default the same
 name in camelCase in JSON. `Annotated[..., Wire("GMTOffset")]` sets a different JSON name. Members that are not in the
@@ -17,15 +17,57 @@ import sys
 import types
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from typing import Annotated, Any, ClassVar, Self, TypeVar, cast, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, ClassVar, Final, Self, TypeVar, cast, final, get_args, get_origin, get_type_hints
 
 import attrs
 import msgspec
 
 from directsuite.errors import InvalidArgumentError
-from directsuite.secret import Secret
 
 T = TypeVar("T")
+
+
+@final
+class Secret:
+    """A password, token or session id that is not shown by `str`, `repr`, formatting, logs or tracebacks.
+
+    `reveal()` returns the text. Two secrets with the same text are equal. A secret never equals a plain string. An
+    empty secret is false.
+    """
+
+    __slots__ = ("_text",)
+    _text: Final[str]
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def reveal(self) -> str:
+        """Return the text. Call this only to send the secret."""
+        return self._text
+
+    def __repr__(self) -> str:
+        return "Secret('***')"
+
+    __str__ = __repr__
+
+    def __eq__(self, other: object) -> bool:
+        return self._text == other._text if isinstance(other, Secret) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash((Secret, self._text))
+
+    def __bool__(self) -> bool:
+        return bool(self._text)
+
+
+def as_secret(text: str | Secret) -> Secret:
+    """Return a Secret."""
+    return text if isinstance(text, Secret) else Secret(text)
+
+
+def as_optional_secret(text: str | Secret | None) -> Secret | None:
+    """Return a Secret, or None if `text` is None."""
+    return None if text is None else as_secret(text)
 
 
 @attrs.frozen

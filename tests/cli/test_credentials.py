@@ -10,7 +10,7 @@ import pytest
 from directsuite.cli.credentials import find_in_keyring, find_secret, has_keyring
 from directsuite.cli.errors import UsageError
 from directsuite.errors import ConfigurationError
-from directsuite.secret import Secret
+from directsuite.wire.models import Secret
 from tests.cli.conftest import CliRunner, install_keyring, set_terminal, write_secret
 from tests.integration.scenario import ALICE, FAX_NUMBER
 

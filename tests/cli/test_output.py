@@ -21,7 +21,7 @@ from directsuite.cli import process
 from directsuite.cli.output import Unit, format_cell, model_to_dict, show_json, show_progress, show_table, show_text
 from directsuite.cli.process import make_printable
 from directsuite.registration.models import DirectUser, UserStateType
-from directsuite.secret import Secret
+from directsuite.wire.models import Secret
 
 
 @given(st.text())

@@ -11,7 +11,7 @@ import pytest
 
 import directsuite as ds
 from directsuite.core.credentials import AccessToken, TokenCache, make_token_source
-from directsuite.secret import Secret
+from directsuite.wire.models import Secret
 
 from .scripted_suite import catch_error, expect_error
 from .token_fetches import NumberedTokens, TokenEvents, get_token_text

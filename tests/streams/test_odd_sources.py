@@ -17,8 +17,8 @@ from directsuite.core.files import PIECE_BYTES
 from directsuite.core.upload import RequestBody, RequestPayload
 from directsuite.messaging.arguments import make_send_body
 from directsuite.messaging.models import Authentication, SendRequest
-from directsuite.secret import Secret
 from directsuite.wire.codec import Codec
+from directsuite.wire.models import Secret
 from tests.core.scripted_server import ScriptedServer
 from tests.core.scripted_suite import ALICE, PASSWORD, assert_no_leaks, catch_error, open_suite
 

@@ -32,8 +32,8 @@ from directsuite.jobs.signing.workflow import (
     make_abandoned_entry,
     parse_reason,
 )
-from directsuite.secret import Secret
 from directsuite.signing.models import Signature
+from directsuite.wire.models import Secret
 
 
 class SigningJournalError(DirectSuiteError):

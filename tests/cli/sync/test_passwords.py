@@ -10,7 +10,7 @@ from directsuite.cli.credentials import MAILBOX_PASSWORD_VAR
 from directsuite.cli.errors import UsageError
 from directsuite.cli.sync import make_password_source
 from directsuite.errors import ConfigurationError
-from directsuite.secret import Secret
+from directsuite.wire.models import Secret
 from tests.cli.conftest import install_keyring, set_terminal, write_secret
 from tests.cli.sync.conftest import SyncRunner
 from tests.integration.scenario import ALICE, BOB, PASSWORD
