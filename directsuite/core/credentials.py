@@ -267,11 +267,6 @@ class TokenCache:
             task.cancel()
         return ending
 
-    async def aclose(self) -> None:
-        """Stop, cancel the fetch in progress, and wait until it has ended."""
-        if ending := self.cancel():
-            await asyncio.wait(ending)
-
     async def _run_keep_alive(self) -> None:
         """Renew the credential whenever it is due, until the cache is closed or a fetch raises AuthenticationError."""
         while not isinstance(self._failure, AuthenticationError):

@@ -48,7 +48,15 @@ def scrub_traceback(function: C) -> C:
 
     This includes errors of the coroutine, async generator or async context manager that the function returns.
     """
-    made = _wrap(function)
+    made: Callable[..., Any]
+    if inspect.iscoroutinefunction(function):
+        made = _wrap_coroutine_function(function)
+    elif inspect.isasyncgenfunction(function):
+        made = _wrap_factory(function, ScrubbedGenerator)
+    elif inspect.isasyncgenfunction(getattr(function, "__wrapped__", None)):  # decorated with asynccontextmanager
+        made = _wrap_factory(function, _ScrubbedAsyncContext)
+    else:
+        made = _wrap_function(function)
     setattr(made, _SCRUBBED_ATTR, True)
     return cast("C", made)
 
@@ -168,16 +176,6 @@ def _is_ours(line: TracebackType) -> bool:
 
 def _get_package(line: TracebackType) -> str:
     return str(line.tb_frame.f_globals.get("__name__")).partition(".")[0]
-
-
-def _wrap(function: Callable[..., Any]) -> Callable[..., Any]:
-    if inspect.iscoroutinefunction(function):
-        return _wrap_coroutine_function(function)
-    if inspect.isasyncgenfunction(function):
-        return _wrap_factory(function, ScrubbedGenerator)
-    if inspect.isasyncgenfunction(getattr(function, "__wrapped__", None)):  # decorated with asynccontextmanager
-        return _wrap_factory(function, _ScrubbedAsyncContext)
-    return _wrap_function(function)
 
 
 def _wrap_coroutine_function(

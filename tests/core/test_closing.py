@@ -21,6 +21,7 @@ from directsuite.core.credentials import TokenCache
 from . import api, responses
 from .scripted_server import Responder, ScriptedServer
 from .scripted_suite import catch_error, open_suite, stream_messages
+from .token_fetches import close_cache
 from .virtual_time import LoopClock, measure_elapsed, yield_to_loop, yield_until
 
 SECURE = ds.Settings(signing_url="https://127.0.0.1:1")
@@ -371,4 +372,4 @@ async def test_stopped_cache_begins_no_fetch_any_more() -> None:
     await drained
     assert source.begun == source.ended == 2
     assert isinstance(await catch_error(cache.get_current()), ds.ClosedError)
-    await cache.aclose()
+    await close_cache(cache)

@@ -14,7 +14,7 @@ from directsuite.core.credentials import AccessToken, TokenCache, make_token_sou
 from directsuite.wire.models import Secret
 
 from .scripted_suite import catch_error, expect_error
-from .token_fetches import NumberedTokens, TokenEvents, get_token_text
+from .token_fetches import NumberedTokens, TokenEvents, close_cache, get_token_text
 from .virtual_time import LoopClock, ManualClock, yield_to_loop, yield_until
 
 
@@ -238,7 +238,7 @@ async def test_closed_cache_says_so(cache: TokenCache, source: NumberedTokens) -
     source.gate.clear()
     waiting = asyncio.create_task(catch_error(cache.get_current()))
     await yield_to_loop()
-    await cache.aclose()
+    await close_cache(cache)
     assert str(await waiting) == "the suite was closed while a token was being fetched"
     assert len(asyncio.all_tasks()) == 1
     assert str(await catch_error(cache.get_current())) == "the suite is closed: create a new DirectSuite"
@@ -251,7 +251,7 @@ async def test_caller_who_is_cancelled_as_the_suite_closes_is_cancelled(
     source.gate.clear()
     caller = asyncio.create_task(get_token_text(cache))
     await yield_to_loop()
-    closing = asyncio.create_task(cache.aclose())
+    closing = asyncio.create_task(close_cache(cache))
     refresh = cache._fetch_task
     assert refresh is not None
     await yield_until(refresh.done)
@@ -276,7 +276,7 @@ async def test_caller_who_was_cancelled_before_is_told_that_the_suite_was_closed
     await yield_to_loop()
     caller.cancel()
     await yield_to_loop()
-    await cache.aclose()
+    await close_cache(cache)
     assert type(await caller) is ds.ClosedError
 
 
@@ -309,7 +309,7 @@ async def test_tasks_in_the_background_are_named(source: NumberedTokens) -> None
     assert {"directsuite-keep-alive", "directsuite-token"} <= {task.get_name() for task in asyncio.all_tasks()}
     source.gate.set()
     await waiting
-    await cache.aclose()
+    await close_cache(cache)
 
 
 @pytest.mark.parametrize(("lifetime", "seconds", "asked"), [(600, 3600, 7), (0.001, 10.5, 11), (None, 1_000_000, 1)])
@@ -320,7 +320,7 @@ async def test_token_is_renewed_though_no_caller_asks(lifetime: float | None, se
     await asyncio.sleep(seconds)
     await yield_to_loop()
     assert source.asked == asked  # a token that expires at once is fetched every second
-    await cache.aclose()
+    await close_cache(cache)
     await asyncio.sleep(3600)
     assert source.asked == asked
 
@@ -337,7 +337,7 @@ async def test_token_that_is_adopted_is_kept_alive(lifetime: float | None, first
     await asyncio.sleep(2 if not first else 3062)  # without an end, the next look is within the hour
     await yield_to_loop()
     assert source.asked == asked
-    await cache.aclose()
+    await close_cache(cache)
 
 
 async def test_single_use_token_is_not_sent_again_while_a_cancelled_fetch_still_exchanges_it() -> None:
@@ -363,4 +363,4 @@ async def test_single_use_token_is_not_sent_again_while_a_cancelled_fetch_still_
     cache = TokenCache(Rotating(), LoopClock(), fetch_timeout=10)
     assert (await cache.get_current()).token == ds.Secret("a")
     assert sent == [1]
-    await cache.aclose()
+    await close_cache(cache)

@@ -17,7 +17,7 @@ import directsuite as ds
 from directsuite.core.credentials import AccessToken, Credential, TokenCache
 from tests.examples import scale_examples
 
-from .token_fetches import Caller, ControlledTokenSource, ManualLoop, TokenEvents, VirtualLoopClock
+from .token_fetches import Caller, ControlledTokenSource, ManualLoop, TokenEvents, VirtualLoopClock, close_cache
 from .virtual_time import yield_to_loop
 
 MARGIN, PATIENCE = 60, 60
@@ -223,7 +223,7 @@ class TokenCacheMachine(RuleBasedStateMachine):
         """Waiting callers get an error, and no fetch starts any more."""
         self.model.killed += self.model.fetching_since is not None
         self.model.closed, self.model.fetching_since = True, None
-        self.hand.run(self.cache.aclose())
+        self.hand.run(close_cache(self.cache))
         self.hand.run_until_idle()
         for caller in self._no_longer_waiting():
             self._got_error(caller, ds.ClosedError)
@@ -337,7 +337,7 @@ class KeepAliveMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.closed_at is None and len(self.service.at) > 8)
     @rule()
     def suite_closes(self) -> None:
-        self.hand.run(self.cache.aclose())
+        self.hand.run(close_cache(self.cache))
         self.closed_at = len(self.service.at)
 
     @invariant()
@@ -393,7 +393,7 @@ class Race:
         for step in steps:
             await self._take(step)
         if closes:
-            await self.cache.aclose()
+            await close_cache(self.cache)
         await yield_to_loop()
         if self.source.is_fetching:
             self.source.complete(AccessToken("last", 600))

@@ -50,6 +50,11 @@ class NumberedTokens:
         return AccessToken(f"token-{number}", self.lifetime)
 
 
+async def close_cache(cache: TokenCache) -> None:
+    if ending := cache.cancel():
+        await asyncio.wait(ending)
+
+
 async def get_token_text(cache: TokenCache) -> str:
     return (await cache.get_current()).token.reveal()
 

@@ -17,6 +17,7 @@ import directsuite as ds
 from directsuite.core.clock import SystemClock
 from directsuite.core.credentials import AccessToken, TokenCache
 from directsuite.oauth.source import ConsentSource
+from tests.core.token_fetches import close_cache
 from tests.examples import scale_examples
 
 REFUSED = ds.AuthenticationError("refused", status=400, code="invalid_grant", outcome=ds.Outcome.FAILED)
@@ -139,7 +140,7 @@ class RotationMachine(RuleBasedStateMachine):
         if answers:
             asyncio.get_running_loop().call_soon(self.server.answers.set)
         await cache.wait_for_single_use_fetch(5 if answers else 0)
-        await cache.aclose()
+        await close_cache(cache)
         [reported] = await caller
         assert isinstance(reported, ds.DirectSuiteError) == (not answers or not self.disk_works)
 
