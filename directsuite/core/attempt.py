@@ -209,9 +209,12 @@ class Attempt(Generic[R]):
         cache, was_good = call.endpoint.credentials, False
         if cache is not None and operation.needs_credential:
             was_good = cache.is_current(await _load_credential(call, cache))
+            limits.breaker.raise_if_open(operation)
         sleep, time_left = self._env.session.sleep, call.compute_time_left
-        await limits.admit(operation, time_left=time_left, sleep=sleep)
+        if operation.uses_connection_slot:
+            await limits.acquire_slot()
         try:
+            await limits.acquire_rate(operation, time_left=time_left, sleep=sleep)
             if (
                 was_good
                 and cache is not None

@@ -1,6 +1,7 @@
 """The limits of one service: connections, requests per second, and a circuit breaker for a service that is down.
 
-    try_admit ─► True, or else await admit ─► breaker.start_request ─► the request ─► breaker.record_result, release
+    try_admit ─► True, or else acquire_slot ─► acquire_rate
+        └─► breaker.start_request ─► the request ─► breaker.record_result, release
 
 A connection slot is the permission to use one connection. A rate slot is the permission to send one request now. Both
 are granted here in the order of arrival. A call that is still waiting for one has certainly sent nothing.
@@ -132,32 +133,13 @@ class Limits:
         self._free_slots -= needs_slot
         return True
 
-    async def admit(
-        self, operation: Operation[Any], *, time_left: Callable[[], float], sleep: Callable[[float], Awaitable[None]]
-    ) -> None:
-        """Wait until a request may be sent. A connection slot, if the operation uses one, is held until `release`.
-
-        time_left: returns the seconds left until the deadline.
-        sleep: waits for a number of seconds.
-
-        Raises CircuitOpenError if the circuit is open at the start and no probe may start, DeadlineExceededError if
-        the rate allows no request before the deadline, and the exceptions of `sleep`. The wait for a connection slot
-        has no deadline here.
-        """
-        self.breaker.raise_if_open(operation)
-        if operation.uses_connection_slot:
-            await self._acquire_slot()
-        try:
-            await self.acquire_rate(operation, time_left=time_left, sleep=sleep)
-        except BaseException:
-            if operation.uses_connection_slot:
-                self.release()
-            raise
-
     async def acquire_rate(
         self, operation: Operation[Any], *, time_left: Callable[[], float], sleep: Callable[[float], Awaitable[None]]
     ) -> None:
-        """Wait for a rate slot, with the parameters of `admit`.
+        """Wait for a rate slot.
+
+        time_left: returns the seconds left until the deadline.
+        sleep: waits for a number of seconds.
 
         Raises DeadlineExceededError if no slot is expected before the deadline, and the exceptions of `sleep`.
         """
@@ -197,7 +179,8 @@ class Limits:
                 return
         self._free_slots += 1
 
-    async def _acquire_slot(self) -> None:
+    async def acquire_slot(self) -> None:
+        """Wait for a connection slot, without a deadline. It is held until `release`."""
         if self._free_slots:
             self._free_slots -= 1
             return

@@ -71,6 +71,7 @@ _TIME_LEFT = "directsuite_time_left"
 
 
 @scrub_class
+@attrs.frozen
 class DefaultWait(wait_base):
     """The default wait strategy, which depends on the error. It can be combined with the waits of tenacity."""
 
@@ -85,15 +86,6 @@ class DefaultWait(wait_base):
             if seconds < getattr(retry_state, _TIME_LEFT, math.inf):
                 return seconds
         return otherwise(retry_state)
-
-    def __eq__(self, other: object) -> bool:
-        return type(other) is type(self)
-
-    def __hash__(self) -> int:
-        return hash(type(self))
-
-    def __repr__(self) -> str:
-        return "DefaultWait()"
 
 
 Wait: TypeAlias = Callable[["RetryCallState"], float] | Callable[["RetryCallState"], Awaitable[float]]

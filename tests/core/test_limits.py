@@ -131,7 +131,7 @@ async def test_connections_go_to_those_who_came_first() -> None:
     order: list[int] = []
 
     async def use(number: int) -> None:
-        await limits._acquire_slot()
+        await limits.acquire_slot()
         order.append(number)
         await asyncio.sleep(1)
         limits.release()
@@ -142,10 +142,10 @@ async def test_connections_go_to_those_who_came_first() -> None:
 
 async def test_waiter_that_is_thrown_away_takes_no_connection_along() -> None:
     limits = make_limits()
-    await limits._acquire_slot()
-    waiting = asyncio.create_task(limits._acquire_slot())
+    await limits.acquire_slot()
+    waiting = asyncio.create_task(limits.acquire_slot())
     await yield_to_loop()
-    thrown_away = limits._acquire_slot()
+    thrown_away = limits.acquire_slot()
     thrown_away.send(None)
     thrown_away.close()
     await yield_to_loop()
