@@ -291,20 +291,6 @@ class SandboxState(ResponseOptions):
         except RejectionError as error:
             raise ValueError(str(error)) from None
 
-    async def renumber(self, address: str, folder: str = "INBOX", *, first: int = 1) -> int:
-        """Assign uids from `first` to a folder's messages, as a restored server does. Return their number.
-
-        Raises UnknownAccount for an unknown address, and ValueError for an unknown folder or `first` below 1.
-        """
-        if first < 1:
-            raise ValueError("the first uid must be 1 or more")
-
-        def renumber(connection: sqlite3.Connection) -> int:
-            account = mailboxes.get_account_id(connection, address)
-            return mailboxes.renumber_messages(connection, mailboxes.get_folder(connection, account, folder).id, first)
-
-        return await self._write(renumber)
-
     async def set_message_status(self, smtp_id: str, recipient: str, status: str) -> None:
         """Set the final status of a message's delivery to a recipient.
 

@@ -115,25 +115,10 @@ async def test_a_raw_message_is_delivered(api: Api) -> None:
         (ALICE, b"", 400),
     ):
         assert (await api.request("POST", f"{url}/{path}", data=body))[0] == status, path
-    for change in (api.sandbox.deliver(ALICE, raw, "INBOX.None"), api.sandbox.renumber(ALICE, "INBOX.None")):
-        with pytest.raises(ValueError, match=r"no folder 'INBOX\.None'"):
-            await change
-
-
-async def test_the_messages_of_a_folder_get_new_uids(api: Api) -> None:
-    await api.sandbox.add_account(ALICE, "secret")
-    for number in range(3):
-        await api.sandbox.deliver(ALICE, b"Subject: %d\r\n\r\nfine\r\n" % number)
-    for first in (2, 101):  # the first time, other messages have these uids
-        assert await api.sandbox.renumber(ALICE, first=first) == 3
-        messages = (await api.message("GetMessages/INBOX"))[1]["messages"]
-        found = [(each["uid"], each["subject"]) for each in messages]
-        assert found == [(first + number, str(number)) for number in range(3)]
-    assert await api.sandbox.deliver(ALICE, b"Subject: next\r\n\r\nfine\r\n") == 104
+    with pytest.raises(ValueError, match=r"no folder 'INBOX\.None'"):
+        await api.sandbox.deliver(ALICE, raw, "INBOX.None")
     with pytest.raises(UnknownAccount):
-        await api.sandbox.renumber("nobody@x.test")
-    with pytest.raises(ValueError, match="1 or more"):
-        await api.sandbox.renumber(ALICE, first=0)
+        await api.sandbox.deliver("nobody@x.test", raw)
 
 
 async def test_the_status_of_a_message_is_set(api: Api) -> None:

@@ -4,8 +4,8 @@ The functions run in the caller's transaction. Addresses and folder names are co
 of a folder's name are separated by `.`. Its stored spelling is the one with which it was created. Functions raise
 MessagingError with code 3 for an unknown folder, and with code 4 if a name is invalid, in use or reserved.
 
-A folder stores its next uid, so that no uid is used twice in it, except by `renumber_messages`. Its id is never reused,
-and serves as the UIDVALIDITY of RFC 3501 section 2.3.1.1.
+A folder stores its next uid, so that no uid is used twice in it. Its id is never reused, and serves as the UIDVALIDITY
+of RFC 3501 section 2.3.1.1.
 
 A message is a row (folder, uid) that refers to its content: the bytes, and metadata ready for responses. Messages with
 the same bytes share one content. A trigger removes content without messages. `content_file` names the files of large
@@ -397,20 +397,6 @@ def remove_messages(connection: sqlite3.Connection, folder: int, uids: Iterable[
         (folder, _encode_uids(uids)),
     )
     return sorted(row["uid"] for row in rows.fetchall())
-
-
-def renumber_messages(connection: sqlite3.Connection, folder: int, first: int) -> int:
-    """Assign consecutive uids from `first` to a folder's messages, in their order. Return the number of messages."""
-    rows = connection.execute("SELECT uid FROM message WHERE folder = ? ORDER BY uid", (folder,))
-    uids = [row["uid"] for row in rows.fetchall()]
-    # First, because uids must be unique at every step.
-    connection.execute("UPDATE message SET uid = -uid WHERE folder = ?", (folder,))
-    connection.executemany(
-        "UPDATE message SET uid = ? WHERE folder = ? AND uid = ?",
-        [(new, folder, -old) for new, old in enumerate(uids, first)],
-    )
-    connection.execute("UPDATE folder SET next_uid = ? WHERE id = ?", (first + len(uids), folder))
-    return len(uids)
 
 
 def set_seen(connection: sqlite3.Connection, folder: int, uids: Iterable[int], *, seen: bool) -> list[int]:

@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import logging
 import random
+import sqlite3
 import sys
 from asyncio.subprocess import PIPE
 from collections import Counter
@@ -19,6 +20,7 @@ from typing import Any
 import attrs
 
 import directsuite as ds
+from directsuite.sandbox.messaging import mailboxes
 from directsuite.sandbox.server import Sandbox
 from tests.sync.killing.worker import PASSWORD
 
@@ -58,7 +60,8 @@ class Traffic:
                 await box.move_messages_by_uids(folder, other, self.rng.sample(uids, min(3, len(uids))))
             case "renumber" if uids:
                 self.renumbered += 1
-                await self.sandbox.renumber(address, folder, first=self.rng.randint(1, 3 * max(uids)))
+                first = self.rng.randint(1, 3 * max(uids))
+                await self.sandbox._database.write(_renumber, address, folder, first)
             case _:
                 for _ in range(self.rng.randint(1, 5)):
                     self.delivered += 1
@@ -78,6 +81,19 @@ class Traffic:
                 if found:
                     listed[address, folder] = found
         return listed
+
+
+def _renumber(connection: sqlite3.Connection, address: str, name: str, first: int) -> None:
+    """Assign consecutive uids from `first` to a folder's messages, as a restored server does."""
+    folder = mailboxes.get_folder(connection, mailboxes.get_account_id(connection, address), name).id
+    uids = mailboxes.list_uids(connection, folder)
+    # First, because uids must be unique at every step.
+    connection.execute("UPDATE message SET uid = -uid WHERE folder = ?", (folder,))
+    connection.executemany(
+        "UPDATE message SET uid = ? WHERE folder = ? AND uid = ?",
+        [(new, folder, -old) for new, old in enumerate(uids, first)],
+    )
+    connection.execute("UPDATE folder SET next_uid = ? WHERE id = ?", (first + len(uids), folder))
 
 
 def _make_raw_message(number: int, address: str) -> bytes:
