@@ -10,9 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
-
-import attrs
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     import sqlite3
@@ -31,29 +29,27 @@ _MICROSECOND = timedelta(microseconds=1)
 _OUT_OF_RANGE_TEXT = f"the clock accepts times from {MIN_TIME:%Y-%m-%d} to {MAX_TIME:%Y-%m-%d}"
 
 
-@attrs.frozen
-class ClockState:
-    """The offset from the machine's clock, and the time at which the clock is frozen, or None."""
+class ClockState(NamedTuple):
+    """The offset from the machine's clock, and the time since 1970 at which the clock is frozen, in microseconds."""
 
-    offset: timedelta = timedelta(0)
-    frozen_at: datetime | None = None
+    offset_us: int = 0
+    frozen_at_us: int | None = None
 
     @classmethod
     def load(cls, connection: sqlite3.Connection) -> ClockState | None:
         """Return the stored state, or None if none is stored."""
         row = connection.execute("SELECT offset_us, frozen_at_us FROM clock").fetchone()
-        if row is None:
-            return None
-        frozen_at = None if row["frozen_at_us"] is None else EPOCH + row["frozen_at_us"] * _MICROSECOND
-        return cls(offset=row["offset_us"] * _MICROSECOND, frozen_at=frozen_at)
+        return None if row is None else cls(*row)
 
     def store(self, connection: sqlite3.Connection) -> None:
         """Store the state in the caller's transaction."""
-        frozen_at = None if self.frozen_at is None else (self.frozen_at - EPOCH) // _MICROSECOND
-        connection.execute(
-            "INSERT OR REPLACE INTO clock(id, offset_us, frozen_at_us) VALUES(1, ?, ?)",
-            (self.offset // _MICROSECOND, frozen_at),
-        )
+        connection.execute("INSERT OR REPLACE INTO clock(id, offset_us, frozen_at_us) VALUES(1, ?, ?)", self)
+
+    def compute_time(self, machine_time: datetime) -> datetime:
+        """Return the time of the clock in UTC."""
+        if self.frozen_at_us is not None:
+            return EPOCH + self.frozen_at_us * _MICROSECOND
+        return min(machine_time + self.offset_us * _MICROSECOND, MAX_TIME)
 
 
 class Clock:
@@ -64,12 +60,13 @@ class Clock:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._state = ClockState()
+        self.state = ClockState()
+        """Replaced by each change. Another state can be set, without a call of the listeners."""
         self._listeners: list[Callable[[], None]] = []
 
     def now(self) -> datetime:
         """Return the time in UTC."""
-        return _compute_time(self._state, datetime.now(UTC))
+        return self.state.compute_time(datetime.now(UTC))
 
     def milliseconds(self) -> int:
         """Return the time in milliseconds since 1970."""
@@ -78,12 +75,7 @@ class Clock:
     @property
     def frozen(self) -> bool:
         """True if the clock is stopped."""
-        return self._state.frozen_at is not None
-
-    @property
-    def state(self) -> ClockState:
-        """The state, which `restore` accepts."""
-        return self._state
+        return self.state.frozen_at_us is not None
 
     def freeze(self, at: datetime | None = None) -> datetime:
         """Stop the clock at its current time or at `at`, and return the time."""
@@ -103,32 +95,23 @@ class Clock:
         """Restart a frozen clock, and return the time. A running clock is not changed."""
         return self._change(lambda now: now, is_frozen=False) if self.frozen else self.now()
 
-    def restore(self, state: ClockState) -> datetime:
-        """Set the clock to a `state`, and return the time."""
-        return self._change(lambda now: now, is_frozen=state.frozen_at is not None, start=state)
-
     def listen(self, listener: Callable[[], None]) -> Callable[[], None]:
         """Call `listener` after each change, in the thread that made it. Return a function that stops this."""
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 
-    def _change(
-        self, choose: Callable[[datetime], datetime], *, is_frozen: bool | None = None, start: ClockState | None = None
-    ) -> datetime:
-        """Set the time that `choose` returns for the time of the current state, or of `start`.
-
-        is_frozen: None: as before.
-        """
+    def _change(self, choose: Callable[[datetime], datetime], *, is_frozen: bool | None = None) -> datetime:
+        """Set the time that `choose` returns for the current time. is_frozen: None: as before."""
         with self._lock:
             machine_time = datetime.now(UTC)  # read once: the time between two reads would be lost
             try:
-                moment = _validate_time(choose(_compute_time(start or self._state, machine_time)))
+                moment = _validate_time(choose(self.state.compute_time(machine_time)))
             except OverflowError:
                 raise ValueError(_OUT_OF_RANGE_TEXT) from None
             if self.frozen if is_frozen is None else is_frozen:
-                self._state = ClockState(frozen_at=moment)
+                self.state = ClockState(frozen_at_us=(moment - EPOCH) // _MICROSECOND)
             else:
-                self._state = ClockState(offset=moment - machine_time)
+                self.state = ClockState(offset_us=(moment - machine_time) // _MICROSECOND)
         for listener in tuple(self._listeners):
             listener()
         return moment
@@ -143,10 +126,6 @@ def format_timestamp(milliseconds: int) -> str:
     """Format milliseconds since 1970 as the services do: 2026-05-01T12:00:00.000+0000."""
     moment = EPOCH + timedelta(milliseconds=milliseconds)
     return f"{moment:%Y-%m-%dT%H:%M:%S}.{milliseconds % 1000:03d}+0000"
-
-
-def _compute_time(state: ClockState, machine_time: datetime) -> datetime:
-    return state.frozen_at if state.frozen_at is not None else min(machine_time + state.offset, MAX_TIME)
 
 
 def _validate_time(moment: datetime) -> datetime:

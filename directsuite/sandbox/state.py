@@ -96,7 +96,7 @@ class SandboxState(ResponseOptions):
             await self._remove_unreferenced_files(at_start=True)
         stored = await opened.read(ClockState.load)
         if stored is not None and not self._has_caller_clock:
-            self.clock.restore(stored)
+            self.clock.state = stored
         opening.callback(self.clock.listen(lambda: opened.post(self._store_clock)))
 
     def _get_keys(self) -> KeySource:
