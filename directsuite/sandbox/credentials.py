@@ -1,8 +1,7 @@
-"""Passwords, access tokens, and the authentication of signing and fax requests.
+"""Passwords and secrets, and the authentication of signing and fax requests.
 
-Passwords and client secrets are stored as salted scrypt hashes, with a low cost. Of tokens, codes and sessions, which
-are random text, the database stores a digest. An access token belongs to an account and expires on the sandbox's
-clock.
+Passwords and client secrets are stored as salted scrypt hashes, with a low cost. Of other secrets, which are random
+text, the database stores a digest. They belong to an account or user, and expire on the sandbox's clock.
 """
 
 from __future__ import annotations
@@ -11,9 +10,8 @@ import hashlib
 import hmac
 import os
 import secrets
-from datetime import timedelta
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from aiohttp import web
 
@@ -28,9 +26,13 @@ if TYPE_CHECKING:
     from directsuite.sandbox.database import SandboxDatabase
 
 SCHEMA = """
-CREATE TABLE IF NOT EXISTS access_token(
-  digest BLOB PRIMARY KEY, account TEXT NOT NULL, scope TEXT NOT NULL, expires_at INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS secret(
+  digest BLOB PRIMARY KEY, kind TEXT NOT NULL, account TEXT NOT NULL, expires_at INTEGER, scope TEXT NOT NULL,
+  client_id TEXT, redirect_uri TEXT) WITHOUT ROWID;
 """
+
+SecretKind = Literal["access token", "session", "code", "refresh token"]
+"""An access token or session authorizes requests. An authorization code or refresh token is a grant of OAuth 2.0."""
 
 PROTECTED_PATHS = ("/signing/", "/fax/")
 DEFAULT_SCOPE = "pdf fax"
@@ -66,36 +68,48 @@ def hash_secret(secret: str) -> bytes:
     return hashlib.sha256(secret.encode("utf-8", "replace")).digest()
 
 
-def store_token(
+def store_secret(
     connection: sqlite3.Connection,
-    token: str,
-    *,
+    kind: SecretKind,
     account: str,
-    now: int,
-    lifetime: timedelta,
+    *,
+    expires_at: int | None,
+    secret: str | None = None,
     scope: str = DEFAULT_SCOPE,
-) -> None:
-    """Store a token of `account` that is valid from `now` (milliseconds since 1970) for `lifetime`."""
+    client_id: str | None = None,
+    redirect_uri: str | None = None,
+) -> str:
+    """Store a secret of `account`, and return it.
+
+    expires_at: milliseconds since 1970. None: never.
+    secret: None: a new one.
+    client_id, redirect_uri: of a grant.
+    """
+    secret = secret or generate_secret()
     connection.execute(
-        "INSERT OR REPLACE INTO access_token(digest, account, scope, expires_at) VALUES(?, ?, ?, ?)",
-        (hash_secret(token), account, scope, now + lifetime // timedelta(milliseconds=1)),
+        "INSERT OR REPLACE INTO secret(digest, kind, account, expires_at, scope, client_id, redirect_uri)"
+        " VALUES(?, ?, ?, ?, ?, ?, ?)",
+        (hash_secret(secret), kind, account, expires_at, scope, client_id, redirect_uri),
     )
+    return secret
 
 
-def find_token_account(connection: sqlite3.Connection, token: str, *, now: int) -> str | None:
-    """Return the account of a valid token, or None if it is unknown or expired."""
+def find_secret_account(connection: sqlite3.Connection, kind: SecretKind, secret: str, *, now: int) -> str | None:
+    """Return the account of a valid secret, or None if it is unknown or has expired at `now`."""
     row = connection.execute(
-        "SELECT account FROM access_token WHERE digest = ? AND expires_at > ?", (hash_secret(token), now)
+        "SELECT account FROM secret WHERE digest = ? AND kind = ? AND expires_at > ?", (hash_secret(secret), kind, now)
     ).fetchone()
     return None if row is None else str(row["account"])
 
 
-def expire_tokens(connection: sqlite3.Connection, *, account: str | None = None, token: str | None = None) -> int:
-    """Expire a token, the tokens of an account, or all. Return their number, including those already expired."""
+def expire_secrets(
+    connection: sqlite3.Connection, kind: SecretKind, *, account: str | None = None, secret: str | None = None
+) -> int:
+    """Expire a secret, those of an account, or all. Return their number, including those already expired."""
     return connection.execute(
-        "UPDATE access_token SET expires_at = 0 "
-        "WHERE (:account IS NULL OR account = :account) AND (:digest IS NULL OR digest = :digest)",
-        {"account": account, "digest": None if token is None else hash_secret(token)},
+        "UPDATE secret SET expires_at = 0 WHERE kind = :kind"
+        " AND (:account IS NULL OR account = :account) AND (:digest IS NULL OR digest = :digest)",
+        {"kind": kind, "account": account, "digest": None if secret is None else hash_secret(secret)},
     ).rowcount
 
 
@@ -121,7 +135,7 @@ def make_bearer_middleware(database: SandboxDatabase, clock: Clock) -> Middlewar
         if token is None:
             return _build_unauthorized_response("the request has no access token", 'Bearer realm="directsuite-sandbox"')
         now = clock.milliseconds()
-        account = await database.read(find_token_account, token, now=now)
+        account = await database.read(find_secret_account, "access token", token, now=now)
         if account is None:
             challenge = 'Bearer realm="directsuite-sandbox", error="invalid_token"'
             return _build_unauthorized_response("the access token is unknown or has expired", challenge)

@@ -9,23 +9,20 @@ service, and acts for the user name.
 
 from __future__ import annotations
 
-import base64
-import binascii
-from datetime import timedelta
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import parse_qsl, unquote_plus
 
-from aiohttp import web
+from aiohttp import BasicAuth, web
 from yarl import URL
 
 from directsuite.sandbox.credentials import (
     DEFAULT_SCOPE,
+    SecretKind,
     check_password,
-    generate_secret,
     hash_password,
     hash_secret,
-    store_token,
+    store_secret,
 )
 from directsuite.sandbox.registration import authenticate
 
@@ -39,12 +36,9 @@ if TYPE_CHECKING:
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS oauth_client(
   client_id TEXT PRIMARY KEY, secret BLOB NOT NULL, account TEXT NOT NULL) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS oauth_grant(
-  digest BLOB PRIMARY KEY, kind TEXT NOT NULL, client_id TEXT NOT NULL, account TEXT NOT NULL, scope TEXT NOT NULL,
-  redirect_uri TEXT, expires_at INTEGER) WITHOUT ROWID;
 """
 
-TOKEN_LIFETIME = timedelta(hours=1)
+_TOKEN_LIFETIME_MS = 3_600_000
 _CODE_LIFETIME_MS = 600_000  # RFC 6749 section 4.1.2
 _FORM_MEDIA_TYPE = "application/x-www-form-urlencoded"
 
@@ -95,11 +89,15 @@ class _Endpoints:
             return _build_response(error, HTTPStatus.BAD_REQUEST)
         outcome = {"state": query["state"]} if "state" in query else {}
         if query.get("response_type") == "code":
-            code, scope = generate_secret(), query.get("scope") or DEFAULT_SCOPE
-            expires_at = self._clock.milliseconds() + _CODE_LIFETIME_MS
-            row = (hash_secret(code), "code", client_id, client["account"], scope, redirect_uri, expires_at)
-            await self._database.write(_store_grant, row)
-            outcome["code"] = code
+            outcome["code"] = await self._database.write(
+                store_secret,
+                "code",
+                client["account"],
+                expires_at=self._clock.milliseconds() + _CODE_LIFETIME_MS,
+                scope=query.get("scope") or DEFAULT_SCOPE,
+                client_id=client_id,
+                redirect_uri=redirect_uri,
+            )
         else:
             outcome["error"] = "unsupported_response_type"
         location = URL(redirect_uri).extend_query(outcome)
@@ -124,21 +122,17 @@ class _Endpoints:
         if client is None or not check_password(client_secret, client["secret"]):
             raise _OAuthError("invalid_client", "the client is unknown or its secret is wrong", HTTPStatus.UNAUTHORIZED)
         grant = self._redeem(connection, client_id, client["account"], form)
-        access_token = generate_secret()
-        now = self._clock.milliseconds()
-        store_token(
-            connection, access_token, account=grant.account, now=now, lifetime=TOKEN_LIFETIME, scope=grant.scope
-        )
+        account, scope, expires_at = grant.account, grant.scope, self._clock.milliseconds() + _TOKEN_LIFETIME_MS
         response = {
-            "access_token": access_token,
+            "access_token": store_secret(connection, "access token", account, expires_at=expires_at, scope=scope),
             "token_type": "Bearer",
-            "expires_in": int(TOKEN_LIFETIME.total_seconds()),
-            "scope": grant.scope,
+            "expires_in": _TOKEN_LIFETIME_MS // 1000,
+            "scope": scope,
         }
         if grant.is_refreshable:
-            response["refresh_token"] = refresh_token = generate_secret()
-            row = (hash_secret(refresh_token), "refresh", client_id, grant.account, grant.scope, None, None)
-            _store_grant(connection, row)
+            response["refresh_token"] = store_secret(
+                connection, "refresh token", account, expires_at=None, scope=scope, client_id=client_id
+            )
         return response
 
     def _redeem(
@@ -154,7 +148,7 @@ class _Endpoints:
                     raise _OAuthError("invalid_grant", "the code has expired")
                 return _Grant(row["account"], row["scope"])
             case "refresh_token":
-                row = _take_grant(connection, "refresh", _require_parameter(form, "refresh_token"), client_id)
+                row = _take_grant(connection, "refresh token", _require_parameter(form, "refresh_token"), client_id)
                 if not set((scope or "").split()) <= set(row["scope"].split()):
                     raise _OAuthError("invalid_scope", "a refresh cannot extend the scope")
                 return _Grant(row["account"], scope or row["scope"])
@@ -170,18 +164,10 @@ class _Endpoints:
                 raise _OAuthError("unsupported_grant_type", text)
 
 
-def _store_grant(connection: sqlite3.Connection, row: tuple[Any, ...]) -> None:
-    connection.execute(
-        "INSERT INTO oauth_grant(digest, kind, client_id, account, scope, redirect_uri, expires_at) "
-        "VALUES(?, ?, ?, ?, ?, ?, ?)",
-        row,
-    )
-
-
-def _take_grant(connection: sqlite3.Connection, kind: str, secret: str, client_id: str) -> sqlite3.Row:
+def _take_grant(connection: sqlite3.Connection, kind: SecretKind, secret: str, client_id: str) -> sqlite3.Row:
     """Delete and return a code or refresh token. The caller's rollback restores it."""
     row: sqlite3.Row | None = connection.execute(
-        "DELETE FROM oauth_grant WHERE digest = ? AND kind = ? AND client_id = ? RETURNING *",
+        "DELETE FROM secret WHERE digest = ? AND kind = ? AND client_id = ? RETURNING *",
         (hash_secret(secret), kind, client_id),
     ).fetchone()
     if row is None:
@@ -200,15 +186,14 @@ def _parse_client_credentials(request: web.Request, form: Mapping[str, str]) -> 
 
     Missing ones are empty. Raises _OAuthError for unreadable Basic.
     """
-    scheme, _, encoded = request.headers.get("Authorization", "").partition(" ")
-    if scheme.lower() != "basic":
+    header = request.headers.get("Authorization", "")
+    if not header.lower().startswith("basic "):
         return form.get("client_id", ""), form.get("client_secret", "")
     try:
-        text = base64.b64decode(encoded, validate=True).decode("utf-8")
-    except (binascii.Error, ValueError):
+        client = BasicAuth.decode(header, "utf-8")
+    except ValueError:
         raise _OAuthError("invalid_client", "the Basic credentials cannot be read", HTTPStatus.UNAUTHORIZED) from None
-    client_id, _, client_secret = text.partition(":")
-    return unquote_plus(client_id), unquote_plus(client_secret)
+    return unquote_plus(client.login), unquote_plus(client.password)
 
 
 async def _read_form(request: web.Request) -> dict[str, str]:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from aiohttp import web
 
 from directsuite.sandbox import patients
-from directsuite.sandbox.credentials import check_password, generate_secret, hash_password, hash_secret
+from directsuite.sandbox.credentials import check_password, find_secret_account, hash_password, store_secret
 from directsuite.sandbox.messaging import mailboxes
 from directsuite.sandbox.patients import Account, Contact, IndividualDescription, UserPassword
 from directsuite.sandbox.rejections import RegistrationCode, RegistrationError, convert_body, parse_json
@@ -41,8 +41,6 @@ SCHEMA = (
     """
 CREATE TABLE IF NOT EXISTS reseller(username TEXT PRIMARY KEY, password BLOB NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS organization(domain TEXT PRIMARY KEY) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS registration_session(
-  digest BLOB PRIMARY KEY, username TEXT NOT NULL, expires_at INTEGER NOT NULL) WITHOUT ROWID;
 """
     + patients.SCHEMA
 )
@@ -89,12 +87,8 @@ def _login(connection: sqlite3.Connection, call: _RegistrationCall) -> dict[str,
     login = call.convert_body(UserPassword)  # LoginRequest has the same members
     if not authenticate(connection, login.username, login.password):
         raise RegistrationError("the user name or password is wrong", RegistrationCode.AUTHENTICATION_FAILED)
-    session_id = generate_secret()
-    connection.execute(
-        "INSERT INTO registration_session(digest, username, expires_at) VALUES(?, ?, ?)",
-        (hash_secret(session_id), login.username, call.now + _SESSION_LIFETIME_MS),
-    )
-    return {"sessionId": session_id}
+    expires_at = call.now + _SESSION_LIFETIME_MS
+    return {"sessionId": store_secret(connection, "session", login.username, expires_at=expires_at)}
 
 
 def _provision(connection: sqlite3.Connection, call: _RegistrationCall) -> dict[str, Any]:
@@ -171,22 +165,8 @@ def authenticate(connection: sqlite3.Connection, username: str, password: str) -
     return mailboxes.authenticate_tuser(connection, username, password)
 
 
-def expire_sessions(
-    connection: sqlite3.Connection, *, username: str | None = None, session_id: str | None = None
-) -> int:
-    """Expire a session, the sessions of a user, or all. Return their number, including those already expired."""
-    return connection.execute(
-        "UPDATE registration_session SET expires_at = 0 "
-        "WHERE (:username IS NULL OR username = :username) AND (:digest IS NULL OR digest = :digest)",
-        {"username": username, "digest": None if session_id is None else hash_secret(session_id)},
-    ).rowcount
-
-
 def _authorize_session(connection: sqlite3.Connection, path: Mapping[str, str], now: int) -> str:
-    session = connection.execute(
-        "SELECT 1 FROM registration_session WHERE digest = ? AND expires_at > ?", (hash_secret(path["session_id"]), now)
-    ).fetchone()
-    if session is None:
+    if find_secret_account(connection, "session", path["session_id"], now=now) is None:
         raise RegistrationError("the session is unknown or has expired", RegistrationCode.AUTHENTICATION_FAILED)
     domain = _normalize_domain(path["direct_domain"])
     registered = connection.execute("SELECT 1 FROM organization WHERE domain = ?", (domain,)).fetchone()

@@ -238,8 +238,9 @@ class Sandbox(SandboxState):
         }
 
     def _seed_demo(self, connection: sqlite3.Connection, now: int) -> None:
-        credentials.store_token(
-            connection, self._demo_token, account=DEMO_ACCOUNT, now=now, lifetime=_DEMO_TOKEN_LIFETIME
+        expires_at = now + _DEMO_TOKEN_LIFETIME // timedelta(milliseconds=1)
+        credentials.store_secret(
+            connection, "access token", DEMO_ACCOUNT, expires_at=expires_at, secret=self._demo_token
         )
         oauth.add_client(connection, *DEMO_CLIENT, DEMO_ACCOUNT)
         registration.add_reseller(connection, *DEMO_LOGIN)
@@ -252,7 +253,7 @@ class Sandbox(SandboxState):
     async def _get_environment(self, request: web.Request) -> web.Response:
         """Respond with `environment` and a valid token. With an access token, the URLs have the request's Host."""
         token, now = self.environment["DIRECTSUITE_TOKEN"], self.clock.milliseconds()
-        if await self._database.read(credentials.find_token_account, token, now=now) is None:
+        if await self._database.read(credentials.find_secret_account, "access token", token, now=now) is None:
             self.environment["DIRECTSUITE_TOKEN"] = await self.issue_token(lifetime=_DEMO_TOKEN_LIFETIME)
         environment = self.environment
         if self._access.token is not None:
@@ -269,12 +270,12 @@ class Sandbox(SandboxState):
     async def _expire_token(self, request: web.Request) -> None:
         token = credentials.parse_bearer_token(request)
         if token is not None:
-            await self._database.write(credentials.expire_tokens, token=token)
+            await self._database.write(credentials.expire_secrets, "access token", secret=token)
 
     async def _expire_session(self, request: web.Request) -> None:
         session_id = request.match_info.get("session_id")
         if session_id is not None:
-            await self._database.write(registration.expire_sessions, session_id=session_id)
+            await self._database.write(credentials.expire_secrets, "session", secret=session_id)
 
 
 def _allow_any_segment(routes: list[web.RouteDef]) -> list[web.RouteDef]:

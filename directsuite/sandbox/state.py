@@ -206,17 +206,16 @@ class SandboxState(ResponseOptions):
 
     async def issue_token(self, account: str = DEMO_ACCOUNT, *, lifetime: timedelta = timedelta(hours=1)) -> str:
         """Return a new access token of `account`."""
-        token, now = credentials.generate_secret(), self.clock.milliseconds()
-        await self._write(credentials.store_token, token, account=account, now=now, lifetime=lifetime)
-        return token
+        expires_at = self.clock.milliseconds() + lifetime // timedelta(milliseconds=1)
+        return await self._write(credentials.store_secret, "access token", account, expires_at=expires_at)
 
     async def expire_tokens(self, account: str | None = None) -> int:
         """Expire the access tokens of an account, or all. Return the number, including those already expired."""
-        return await self._write(credentials.expire_tokens, account=account)
+        return await self._write(credentials.expire_secrets, "access token", account=account)
 
     async def expire_sessions(self, username: str | None = None) -> int:
         """Expire the registration sessions of a login, or all. Return the number, including those already expired."""
-        return await self._write(registration.expire_sessions, username=username)
+        return await self._write(credentials.expire_secrets, "session", account=username)
 
     async def add_fax(
         self,

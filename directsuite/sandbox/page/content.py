@@ -124,7 +124,7 @@ _QUERIES = {
           (SELECT count(*) FROM effect) AS effects""",
     # logins: the first ones
     "sessions": """
-        SELECT username, expires_at FROM registration_session WHERE expires_at > :now
+        SELECT account AS username, expires_at FROM secret WHERE kind = 'session' AND expires_at > :now
         ORDER BY expires_at DESC LIMIT :page""",
     "tusers": "SELECT username FROM tuser ORDER BY 1 LIMIT :page",
     "resellers": "SELECT username FROM reseller ORDER BY 1 LIMIT :page",
