@@ -39,7 +39,9 @@ from directsuite.sandbox.messaging.headers import fold
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
+
+    from directsuite.sandbox.messaging.requests import MessagingCall
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS sent_message(
@@ -94,16 +96,6 @@ class DeliveryOutcome(NamedTuple):
     """The milliseconds from sending to the outcome."""
 
 
-class SentRecord(NamedTuple):
-    """A message that was sent."""
-
-    smtp_id: str
-    account: int
-    sender: str
-    size: int
-    at_ms: int
-
-
 DELIVERED_LOCALLY = DeliveryOutcome(DeliveryStatus.DELIVERED, "Dispatched to the mailbox")
 REJECTED_LOCALLY = DeliveryOutcome(
     DeliveryStatus.REMOTELY_FAILED, "Rejected: the recipient's certificate has expired or is revoked"
@@ -137,59 +129,69 @@ def choose_outcome(address: str, served_domains: set[str]) -> DeliveryOutcome:
 
 
 def record_sent_message(
-    connection: sqlite3.Connection, sent: SentRecord, outcomes: Iterable[tuple[str, DeliveryOutcome]]
+    connection: sqlite3.Connection,
+    call: MessagingCall[Any],
+    smtp_id: str,
+    size: int,
+    outcomes: Iterable[tuple[str, DeliveryOutcome]],
 ) -> None:
-    """Store a sent message with the outcome for each recipient."""
+    """Store a message that a call has sent, with the outcome for each recipient."""
     row = connection.execute(
-        "INSERT INTO sent_message(smtp_id, account, sender, size, at) VALUES(?, ?, ?, ?, ?) RETURNING id", sent
+        "INSERT INTO sent_message(smtp_id, account, sender, size, at) VALUES(?, ?, ?, ?, ?) RETURNING id",
+        (smtp_id, call.account, call.address, size, call.at_ms),
     ).fetchone()
     connection.executemany(
         "INSERT INTO delivery(message, position, recipient, outcome, due, details) VALUES(?, ?, ?, ?, ?, ?)",
         [
-            (row["id"], position, recipient, outcome.status, sent.at_ms + outcome.delay_ms, outcome.details)
+            (row["id"], position, recipient, outcome.status, call.at_ms + outcome.delay_ms, outcome.details)
             for position, (recipient, outcome) in enumerate(outcomes)
         ],
     )
 
 
-def list_records(
-    connection: sqlite3.Connection, account: int, smtp_ids: Sequence[str], *, now_ms: int
+def list_deliveries(
+    connection: sqlite3.Connection, smtp_ids: Iterable[str], *, account: int | None = None, now_ms: int
 ) -> list[dict[str, Any]]:
-    """Return a DirectMessageLog per recipient, in the order of sending. Unknown ids and other accounts' are ignored."""
-    rows = connection.execute(  # +account: otherwise SQLite scans all messages of the account
+    """Return the deliveries of messages to their recipients, in the order of sending. Unknown ids are ignored.
+
+    account: ignore the messages of other accounts. None: include all.
+
+    A delivery has sender, recipient, smtp_id, size, at, status, details, and due_ms: the time of the outcome, or None
+    if nothing is ever confirmed or the status was set.
+    """
+    rows = connection.execute(  # ifnull: SQLite would scan all messages of an account that it finds by an index
         "SELECT sender, recipient, smtp_id, size, at, outcome, due, details, forced"
         " FROM sent_message JOIN delivery ON message = id"
-        " WHERE +account = ? AND smtp_id IN (SELECT value FROM json_each(?)) ORDER BY id, position",
+        " WHERE account = ifnull(?, account) AND smtp_id IN (SELECT value FROM json_each(?)) ORDER BY id, position",
         (account, json.dumps([add_brackets(smtp_id) for smtp_id in smtp_ids])),
-    )
-    return [_build_log(row, now_ms) for row in rows]
-
-
-def list_deliveries(connection: sqlite3.Connection, smtp_id: str, *, now_ms: int) -> list[dict[str, Any]]:
-    """Return a message's deliveries in the order of its recipients. Empty for an unknown message.
-
-    A delivery has recipient, status, details, and due_ms: the time of the outcome, or None if nothing is ever
-    confirmed or the status was set.
-    """
-    rows = connection.execute(
-        "SELECT recipient, at, outcome, due, details, forced FROM sent_message JOIN delivery ON message = id"
-        " WHERE smtp_id = ? ORDER BY position",
-        (add_brackets(smtp_id),),
     )
     deliveries = list[dict[str, Any]]()
     for row in rows:
         status, details = _compute_status(row, now_ms)
         due_ms = None if row["forced"] or not row["outcome"] else row["due"]
-        deliveries.append({"recipient": row["recipient"], "status": status, "details": details, "due_ms": due_ms})
+        deliveries.append({**dict(row), "status": status, "details": details, "due_ms": due_ms})
     return deliveries
 
 
-def build_report_members(logs: Sequence[dict[str, Any]], *, as_csv: bool) -> dict[str, Any]:
+def build_report_members(deliveries: Iterable[dict[str, Any]], *, as_csv: bool) -> dict[str, Any]:
     """Return the members of a status report: hasCvData (as the specification spells it), csvData and messageLogs.
 
-    If `as_csv` is True and there are logs, they are in csvData (RFC 4180 in UTF-8, with a header line and empty XDR
-    columns), otherwise in messageLogs.
+    If `as_csv` is True and there are deliveries, they are in csvData (RFC 4180 in UTF-8, with a header line and empty
+    XDR columns), otherwise in messageLogs.
     """
+    logs = [
+        {
+            "from": each["sender"],
+            "to": each["recipient"],
+            "messageId": each["smtp_id"],
+            "messageSize": each["size"],
+            "status": each["status"],
+            "statusDetails": each["details"],
+            "ts": format_timestamp(each["at"]),
+            **dict.fromkeys(("xdrId", "uniqueId", "sourceId", "patientId")),
+        }
+        for each in deliveries
+    ]
     if not (as_csv and logs):
         return {"hasCvData": False, "csvData": "", "messageLogs": logs}
     text = io.StringIO(newline="")
@@ -227,20 +229,3 @@ def _compute_status(row: sqlite3.Row, now_ms: int) -> tuple[DeliveryStatus, str]
     if now_ms >= timeout:
         return DeliveryStatus.NO_MDN_RECEIVED, "No confirmation from the receiver's HISP within one hour"
     return DeliveryStatus.WAITING, "Awaiting confirmation from the receiver's HISP"
-
-
-def _build_log(row: sqlite3.Row, now_ms: int) -> dict[str, Any]:
-    status, details = _compute_status(row, now_ms)
-    return {
-        "from": row["sender"],
-        "to": row["recipient"],
-        "messageId": row["smtp_id"],
-        "messageSize": row["size"],
-        "status": status.value,
-        "statusDetails": details,
-        "ts": format_timestamp(row["at"]),
-        "xdrId": None,
-        "uniqueId": None,
-        "sourceId": None,
-        "patientId": None,
-    }

@@ -255,9 +255,7 @@ def _store_outgoing(
     sent_folder = mailboxes.get_folder(connection, call.account, mailboxes.SENT).id
     mailboxes.append_message(connection, sent_folder, outgoing.sender_copy, received_ms=call.at_ms)
     outcomes = [(recipient.email, _deliver(connection, call, outgoing, recipient)) for recipient in outgoing.recipients]
-    size = outgoing.recipient_copy.size
-    sent = delivery.SentRecord(outgoing.smtp_id, call.account, call.address, size, call.at_ms)
-    delivery.record_sent_message(connection, sent, outcomes)
+    delivery.record_sent_message(connection, call, outgoing.smtp_id, outgoing.recipient_copy.size, outcomes)
     call.record(connection, outgoing.smtp_id, sender=call.address, recipients=len(outcomes))
     return {"smtpId": outgoing.smtp_id}
 

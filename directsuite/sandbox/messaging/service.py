@@ -231,8 +231,8 @@ def _make_route_pattern(path: str) -> str:
 
 def _get_statuses(connection: sqlite3.Connection, call: MessagingCall[Any]) -> ResponseMembers:
     smtp_ids = [call.path["smtpId"]] if "smtpId" in call.path else call.request.smtp_ids
-    records = delivery.list_records(connection, call.account, smtp_ids, now_ms=call.at_ms)
-    return delivery.build_report_members(records, as_csv=len(smtp_ids) > call.csv_above)
+    deliveries = delivery.list_deliveries(connection, smtp_ids, account=call.account, now_ms=call.at_ms)
+    return delivery.build_report_members(deliveries, as_csv=len(smtp_ids) > call.csv_above)
 
 
 def _count(*, unread: bool = False) -> OperationFn:

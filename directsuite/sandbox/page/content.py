@@ -142,7 +142,7 @@ def list_rows(connection: sqlite3.Connection, name: str, **parameters: Any) -> l
             case "patients":
                 row["state"] = find_user_state(connection, row["address"], parameters["now"])
             case "sent" | "sent message":
-                row["passages"] = delivery.list_deliveries(connection, row["smtp_id"], now_ms=parameters["now"])
+                row["passages"] = delivery.list_deliveries(connection, [row["smtp_id"]], now_ms=parameters["now"])
             case "faxes":
                 row["recipients"] = msgspec.json.decode(row["recipients"])
             case _:
