@@ -18,7 +18,7 @@ import json
 import sqlite3
 import unicodedata
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from directsuite.sandbox.credentials import check_password, hash_password
 from directsuite.sandbox.files import make_abandoned_schema
@@ -319,20 +319,6 @@ class Selection(NamedTuple):
     subject: str | None = None
 
 
-class StoredMessage(NamedTuple):
-    """A message with the members of its response."""
-
-    uid: int
-    number: int
-    """The position in the folder, from 1."""
-    received_ms: int
-    sent_ms: int | None
-    members: bytes
-    """`StoredContent.detail` or `StoredContent.metadata`."""
-    file: str | None
-    """The name of the file. None if the bytes are in the database."""
-
-
 def append_message(connection: sqlite3.Connection, folder: int, content: StoredContent, *, received_ms: int) -> int:
     """Add an unread message to a folder and return its uid. Raises MessagingError with code 4 if it is too large."""
     (uid,) = _allocate_uids(connection, folder, 1)
@@ -421,19 +407,24 @@ def list_uids(connection: sqlite3.Connection, folder: int) -> list[int]:
 
 
 def list_messages(
-    connection: sqlite3.Connection, folder: int, selection: Selection, *, with_body: bool
-) -> list[StoredMessage]:
-    """Return the selected messages, ordered by uid. with_body: False for metadata only."""
+    connection: sqlite3.Connection, folder: int, selection: Selection, column: Literal["detail", "metadata", "raw"]
+) -> list[sqlite3.Row]:
+    """Return the selected messages, ordered by uid. Unknown uids are ignored.
+
+    Columns: uid, number (the position in the folder, from 1), received, sent, message_id, name (of its file, or NULL),
+    and octets: a column of `StoredContent`.
+    """
     criteria = selection._asdict() | {
         "folder": folder,
-        "whole": with_body,
+        "column": column,
         "uids": None if selection.uids is None else _encode_uids(selection.uids),
         "sender": None if selection.sender is None else fold(selection.sender),
         "subject": None if selection.subject is None else fold(selection.subject),
     }
-    rows = connection.execute(
+    return connection.execute(
         """
-        SELECT uid, number, received, sent, CASE WHEN :whole THEN detail ELSE metadata END, name
+        SELECT uid, number, received, sent, message_id, name,
+          CASE :column WHEN 'detail' THEN detail WHEN 'metadata' THEN metadata ELSE raw END AS octets
         FROM (SELECT uid, content, received, seen, row_number() OVER (ORDER BY uid) AS number
               FROM message WHERE folder = :folder)
         JOIN content ON content.id = content LEFT JOIN content_file USING(content)
@@ -446,20 +437,6 @@ def list_messages(
         ORDER BY uid
         """,
         criteria,
-    )
-    return [StoredMessage(*row) for row in rows]
-
-
-def list_raw_messages(connection: sqlite3.Connection, folder: int, uids: Iterable[int]) -> list[sqlite3.Row]:
-    """Return uid, message_id, raw (empty for a message in a file) and name (of its file) of messages, by uid.
-
-    Unknown uids are ignored.
-    """
-    return connection.execute(
-        "SELECT uid, message_id, raw, name FROM message JOIN content ON content.id = content"
-        " LEFT JOIN content_file USING(content)"
-        " WHERE folder = ? AND uid IN (SELECT value FROM json_each(?)) ORDER BY uid",
-        (folder, _encode_uids(uids)),
     ).fetchall()
 
 

@@ -109,12 +109,15 @@ async def forward(call: MessagingCall[UidsRequest], database: SandboxDatabase) -
     """
     recipients = _remove_duplicates(call.request.list_recipients())
     _validate_recipients(recipients)
+    selection = mailboxes.Selection(uids=call.request.uids)
     stored = await database.read(
-        lambda connection: mailboxes.list_raw_messages(connection, call.get_folder(connection).id, call.request.uids)
+        lambda connection: mailboxes.list_messages(connection, call.get_folder(connection).id, selection, "raw")
     )
     if not stored:
         raise MessagingError("The folder has no message with any of these uids")
-    originals = [original["raw"] if original["name"] is None else call.files[original["name"]] for original in stored]
+    originals = [
+        original["octets"] if original["name"] is None else call.files[original["name"]] for original in stored
+    ]
     compose = partial(_compose_forward, call, recipients, originals)
     with call.files.hold_files([original.name for original in originals if isinstance(original, Path)]):
         return await prepare_and_store(call.files, database, compose, partial(_store_outgoing, call))

@@ -255,28 +255,29 @@ def _get_deleted_count(connection: sqlite3.Connection, call: MessagingCall[Mailb
 def _read(select: Callable[[MessagingCall[Any]], Selection], *, with_body: bool = True) -> OperationFn:
     def read(connection: sqlite3.Connection, call: MessagingCall[Any]) -> ResponseMembers:
         folder = call.get_folder(connection)
-        messages = mailboxes.list_messages(connection, folder.id, select(call), with_body=with_body)
+        column: Literal["detail", "metadata"] = "detail" if with_body else "metadata"
+        messages = mailboxes.list_messages(connection, folder.id, select(call), column)
         return {"messages": [_build_detail(message, folder.name, call.files) for message in messages]}
 
     return read
 
 
-def _build_detail(message: mailboxes.StoredMessage, folder: str, files: StoredFiles) -> msgspec.Raw | dict[str, Any]:
+def _build_detail(message: sqlite3.Row, folder: str, files: StoredFiles) -> msgspec.Raw | dict[str, Any]:
     """Return a MessageDetail: JSON, or for a message in a file a dict with FileRanges for large attachments."""
     place = {
-        "uid": message.uid,
-        "msgnum": message.number,
+        "uid": message["uid"],
+        "msgnum": message["number"],
         "folder": folder,
         "expunged": False,
-        "sentDate": None if message.sent_ms is None else format_timestamp(message.sent_ms),
-        "receivedDate": format_timestamp(message.received_ms),
+        "sentDate": None if message["sent"] is None else format_timestamp(message["sent"]),
+        "receivedDate": format_timestamp(message["received"]),
     }
-    if message.file is None:
-        return msgspec.Raw(b"".join((msgspec.json.encode(place)[:-1], b",", message.members[1:])))
-    members = msgspec.json.decode(message.members)
+    if message["name"] is None:
+        return msgspec.Raw(b"".join((msgspec.json.encode(place)[:-1], b",", message["octets"][1:])))
+    members = msgspec.json.decode(message["octets"])
     for part in members["attachments"]:
         if isinstance(part.get("content"), list):
-            part["content"] = FileRange(files[message.file], *part["content"])
+            part["content"] = FileRange(files[message["name"]], *part["content"])
     return {**place, **members}
 
 
@@ -373,14 +374,14 @@ def _mark(*, seen: bool) -> OperationFn:
 
 def _get_raw_messages(connection: sqlite3.Connection, call: MessagingCall[UidsRequest]) -> ResponseMembers:
     folder = call.get_folder(connection)
-    messages = mailboxes.list_raw_messages(connection, folder.id, call.request.uids)
+    messages = mailboxes.list_messages(connection, folder.id, Selection(uids=call.request.uids), "raw")
     return {
         "messages": [
             {
                 "uid": message["uid"],
                 "msgID": message["message_id"],
                 "folder": folder.name,
-                "data": pybase64.b64encode(message["raw"]).decode("ascii")
+                "data": pybase64.b64encode(message["octets"]).decode("ascii")
                 if message["name"] is None
                 else FileRange.from_file(call.files[message["name"]]),
             }

@@ -146,10 +146,10 @@ class StoreMachine(RuleBasedStateMachine):
             assert folder is not None
             uids = mailboxes.list_uids(self.db, folder)
             assert uids == sorted(model.messages)
-            found = mailboxes.list_raw_messages(self.db, folder, uids)
-            assert [message["raw"] for message in found] == [model.messages[uid][0] for uid in uids]
-            unread = mailboxes.list_messages(self.db, folder, mailboxes.Selection(unread=True), with_body=False)
-            assert [message.uid for message in unread] == [u for u in uids if not model.messages[u][1]]
+            found = mailboxes.list_messages(self.db, folder, mailboxes.Selection(uids=uids), "raw")
+            assert [message["octets"] for message in found] == [model.messages[uid][0] for uid in uids]
+            unread = mailboxes.list_messages(self.db, folder, mailboxes.Selection(unread=True), "metadata")
+            assert [message["uid"] for message in unread] == [u for u in uids if not model.messages[u][1]]
             assert [mailboxes.count_messages(self.db, folder, unread=only) for only in (False, True)] == [
                 len(uids),
                 len(unread),
