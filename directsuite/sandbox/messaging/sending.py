@@ -115,9 +115,7 @@ async def forward(call: MessagingCall[UidsRequest], database: SandboxDatabase) -
     )
     if not stored:
         raise MessagingError("The folder has no message with any of these uids")
-    originals = [
-        original["octets"] if original["name"] is None else call.files[original["name"]] for original in stored
-    ]
+    originals = [each["octets"] if each["name"] is None else call.files[each["name"]] for each in stored]
     compose = partial(_compose_forward, call, recipients, originals)
     with call.files.hold_files([original.name for original in originals if isinstance(original, Path)]):
         return await prepare_and_store(call.files, database, compose, partial(_store_outgoing, call))

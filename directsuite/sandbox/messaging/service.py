@@ -70,20 +70,22 @@ OperationFn = Callable[[sqlite3.Connection, MessagingCall[Any]], ResponseMembers
 AsyncWriteFn = Callable[[MessagingCall[Any], "SandboxDatabase"], Awaitable[ResponseMembers]]
 
 
-class _MessagingOperation(NamedTuple):
+class _Operation(NamedTuple):
     name: str
     """The name in the specification and of the route."""
     path: str
-    """The path below the message URL."""
+    """The path after the name, except the suffix `Many`."""
     body_type: type[AuthenticatedRequest]
     kind: Literal["read", "write", "async write"]
     """How to run `function`: reading the database, in one write transaction, or with its own transactions."""
     function: OperationFn | AsyncWriteFn
     method: str = "POST"
 
-    @property
-    def is_tuser(self) -> bool:
-        return self.name.endswith("WithTuser")
+    def make_route_pattern(self) -> str:
+        # A segment may be empty, except an smtpId, and may not contain a slash.
+        return self.name.removesuffix("Many") + _PARAMETER.sub(
+            lambda name: f"{{{name[1]}:[^/]{'+' if name[1] == 'smtpId' else '*'}}}", self.path
+        )
 
 
 _ResponseParts = list[bytes | FileRange]
@@ -114,11 +116,11 @@ class MessagingService:
     def make_routes(self) -> list[web.RouteDef]:
         """Return a route for each operation, named after it."""
         return [
-            web.route(row.method, f"{BASE}/{_make_route_pattern(row.path)}", self._make_handler(row), name=row.name)
+            web.route(row.method, f"{BASE}/{row.make_route_pattern()}", self._make_handler(row), name=row.name)
             for row in OPERATIONS
         ]
 
-    def _make_handler(self, row: _MessagingOperation) -> Handler:
+    def _make_handler(self, row: _Operation) -> Handler:
         async def handle(request: web.Request) -> web.Response:
             if row.body_type not in _LARGE_BODY_TYPES:
                 return await self._respond(row, request, await request.read(), {})
@@ -128,39 +130,27 @@ class MessagingService:
 
         return handle
 
-    async def _respond(
-        self, row: _MessagingOperation, request: web.Request, octets: bytes, contents: Contents
-    ) -> web.Response:
+    async def _respond(self, row: _Operation, request: web.Request, octets: bytes, contents: Contents) -> web.Response:
         body = await _parse_body(request, octets, row.body_type)
-        for tries_left in reversed(range(_MAX_TRIES)):
+        tries = 1
+        while True:
             try:
                 parts = await self._run_operation(row, request, body, contents)
                 content = parts[0] if len(parts) == 1 else self.files.make_payload(parts)
                 return web.Response(body=content, content_type="application/json")
             except FileNotFoundError:
-                if not tries_left:
+                if tries == _MAX_TRIES:
                     raise
-        raise AssertionError
+            tries += 1
 
     async def _run_operation(
-        self, row: _MessagingOperation, request: web.Request, body: AuthenticatedRequest, contents: Contents
+        self, row: _Operation, request: web.Request, body: AuthenticatedRequest, contents: Contents
     ) -> _ResponseParts:
         def begin(connection: sqlite3.Connection) -> MessagingCall[Any]:
             now = self._clock.milliseconds()
             account, address = _authenticate(connection, row, body, now)
-            return MessagingCall(
-                *(
-                    row.name,
-                    request.match_info,
-                    body,
-                    account,
-                    address,
-                    now,
-                    self._options.csv_above,
-                    self.files,
-                    contents,
-                )
-            )
+            path, options = request.match_info, self._options
+            return MessagingCall(row.name, path, body, account, address, now, options.csv_above, self.files, contents)
 
         function: Any = row.function
         if row.kind == "read":
@@ -174,9 +164,7 @@ class MessagingService:
     def _render(self, members: ResponseMembers) -> _ResponseParts:
         token, ranges = secrets.token_hex(16), list[FileRange]()
 
-        def name_range(content: object) -> str:
-            if not isinstance(content, FileRange):
-                raise NotImplementedError(type(content))
+        def name_range(content: FileRange) -> str:
             ranges.append(content)
             return f"{token}-{len(ranges) - 1}"
 
@@ -204,10 +192,10 @@ async def _parse_body(
 
 
 def _authenticate(
-    connection: sqlite3.Connection, row: _MessagingOperation, body: AuthenticatedRequest, now: int
+    connection: sqlite3.Connection, row: _Operation, body: AuthenticatedRequest, now: int
 ) -> tuple[int, str]:
     credentials = body.get_credentials()
-    if not row.is_tuser:
+    if not row.name.endswith("WithTuser"):
         account = mailboxes.authenticate(connection, credentials.username, credentials.password)
         if account is None:
             raise MessagingError("The username or the password is wrong", MessagingCode.AUTHENTICATION)
@@ -222,11 +210,6 @@ def _authenticate(
     if find_user_state(connection, credentials.direct_addr, now) == DISABLED:
         raise MessagingError("The user of this Direct address is disabled", MessagingCode.ADDRESS)
     return account, credentials.direct_addr
-
-
-def _make_route_pattern(path: str) -> str:
-    # A segment may be empty, except an smtpId, and may not contain a slash.
-    return _PARAMETER.sub(lambda name: f"{{{name[1]}:[^/]{'+' if name[1] == 'smtpId' else '*'}}}", path)
 
 
 def _get_statuses(connection: sqlite3.Connection, call: MessagingCall[Any]) -> ResponseMembers:
@@ -252,14 +235,24 @@ def _get_deleted_count(connection: sqlite3.Connection, call: MessagingCall[Mailb
     return {"count": mailboxes.count_messages(connection, folder.id) if is_trash else 0}
 
 
-def _read(select: Callable[[MessagingCall[Any]], Selection], *, with_body: bool = True) -> OperationFn:
+def _read(
+    select: Callable[[MessagingCall[Any]], Selection] = lambda _: Selection(),
+    column: Literal["detail", "metadata", "raw"] = "detail",
+) -> OperationFn:
+    build = _build_raw_message if column == "raw" else _build_detail
+
     def read(connection: sqlite3.Connection, call: MessagingCall[Any]) -> ResponseMembers:
         folder = call.get_folder(connection)
-        column: Literal["detail", "metadata"] = "detail" if with_body else "metadata"
         messages = mailboxes.list_messages(connection, folder.id, select(call), column)
-        return {"messages": [_build_detail(message, folder.name, call.files) for message in messages]}
+        return {"messages": [build(message, folder.name, call.files) for message in messages]}
 
     return read
+
+
+def _build_raw_message(message: sqlite3.Row, folder: str, files: StoredFiles) -> dict[str, Any]:
+    file = message["name"]
+    data = pybase64.b64encode(message["octets"]).decode("ascii") if file is None else FileRange.from_file(files[file])
+    return {"uid": message["uid"], "msgID": message["message_id"], "folder": folder, "data": data}
 
 
 def _build_detail(message: sqlite3.Row, folder: str, files: StoredFiles) -> msgspec.Raw | dict[str, Any]:
@@ -279,6 +272,18 @@ def _build_detail(message: sqlite3.Row, folder: str, files: StoredFiles) -> msgs
         if isinstance(part.get("content"), list):
             part["content"] = FileRange(files[message["name"]], *part["content"])
     return {**place, **members}
+
+
+def _select_uids(call: MessagingCall[UidsRequest]) -> Selection:
+    return Selection(uids=call.request.uids)
+
+
+def _select_sender(call: MessagingCall[Any]) -> Selection:
+    return Selection(sender=call.path["sender"])
+
+
+def _select_subject(call: MessagingCall[Any]) -> Selection:
+    return Selection(subject=call.path["subject"])
 
 
 def _select_received(call: MessagingCall[Any]) -> Selection:
@@ -372,24 +377,6 @@ def _mark(*, seen: bool) -> OperationFn:
     return change
 
 
-def _get_raw_messages(connection: sqlite3.Connection, call: MessagingCall[UidsRequest]) -> ResponseMembers:
-    folder = call.get_folder(connection)
-    messages = mailboxes.list_messages(connection, folder.id, Selection(uids=call.request.uids), "raw")
-    return {
-        "messages": [
-            {
-                "uid": message["uid"],
-                "msgID": message["message_id"],
-                "folder": folder.name,
-                "data": pybase64.b64encode(message["octets"]).decode("ascii")
-                if message["name"] is None
-                else FileRange.from_file(call.files[message["name"]]),
-            }
-            for message in messages
-        ]
-    }
-
-
 def _parse_boolean(segment: str) -> bool:
     value = {"true": True, "1": True, "false": False, "0": False}.get(segment.lower())
     if value is None:
@@ -400,78 +387,50 @@ def _parse_boolean(segment: str) -> bool:
 _LARGE_BODY_TYPES = frozenset((SendRequest, SendRequestWithHeader, RawMessagesRequest))
 """The bodies whose large contents are written to a file while they are received."""
 
-_FOLDER = "{folderName}"
-_FOLDER_AND_TIMES = "{folderName}/{beginTime}/{endTime}"
-_FOLDER_AND_DESTINATION = "{folderName}/{destFolderName}"
+_FOLDER = "/{folderName}"
+_FOLDER_AND_TIMES = "/{folderName}/{beginTime}/{endTime}"
+_FOLDER_AND_DESTINATION = "/{folderName}/{destFolderName}"
 
 OPERATIONS = (
-    *(
-        _MessagingOperation(name, name, body, "async write", sending.send, "PUT")
-        for name, body in (
-            ("Send", SendRequest),
-            ("SendWithHeader", SendRequestWithHeader),
-            ("SendWithTuser", SendRequest),
-            ("SendWithHeaderWithTuser", SendRequestWithHeader),
-        )
+    _Operation("Send", "", SendRequest, "async write", sending.send, "PUT"),
+    _Operation("SendWithHeader", "", SendRequestWithHeader, "async write", sending.send, "PUT"),
+    _Operation("SendWithTuser", "", SendRequest, "async write", sending.send, "PUT"),
+    _Operation("SendWithHeaderWithTuser", "", SendRequestWithHeader, "async write", sending.send, "PUT"),
+    _Operation("Forward", _FOLDER, UidsRequest, "async write", sending.forward, "PUT"),
+    _Operation("SaveRawMessages", _FOLDER, RawMessagesRequest, "async write", sending.save_raw_messages),
+    _Operation("GetMessageStatus", "/{smtpId}", MailboxRequest, "read", _get_statuses),
+    _Operation("GetMessageStatusWithTuser", "/{smtpId}", MailboxRequest, "read", _get_statuses),
+    _Operation("GetMessageStatusMany", "/", SmtpIdsRequest, "read", _get_statuses),
+    _Operation("GetMessageCount", _FOLDER, MailboxRequest, "read", _count()),
+    _Operation("GetUnreadMessageCount", _FOLDER, MailboxRequest, "read", _count(unread=True)),
+    _Operation("GetDeletedMessageCount", _FOLDER, MailboxRequest, "read", _get_deleted_count),
+    _Operation("GetUIDs", _FOLDER, MailboxRequest, "read", _get_uids),
+    _Operation("GetMessages", _FOLDER, MailboxRequest, "read", _read()),
+    _Operation("GetUnreadMessages", _FOLDER, MailboxRequest, "read", _read(lambda _: Selection(unread=True))),
+    _Operation("GetMessagesByUIDs", _FOLDER, UidsRequest, "read", _read(_select_uids)),
+    _Operation("GetRawMessagesByUIDs", _FOLDER, UidsRequest, "read", _read(_select_uids, "raw")),
+    _Operation("GetMessagesByReceivedDate", _FOLDER_AND_TIMES, MailboxRequest, "read", _read(_select_received)),
+    _Operation("GetMessagesByReceivedDateUTC", _FOLDER_AND_TIMES, MailboxRequest, "read", _read(_select_received_utc)),
+    _Operation("GetMessagesBySender", _FOLDER + "/{sender}", MailboxRequest, "read", _read(_select_sender)),
+    _Operation("GetMessagesBySubject", _FOLDER + "/{subject}", MailboxRequest, "read", _read(_select_subject)),
+    _Operation("GetMessageMetaData", _FOLDER, MailboxRequest, "read", _read(column="metadata")),
+    _Operation(
+        *("SearchMessagesMetadataByReceivedDate", _FOLDER_AND_TIMES, MailboxRequest),
+        *("read", _read(_select_received, "metadata")),
     ),
-    _MessagingOperation("Forward", "Forward/{folderName}", UidsRequest, "async write", sending.forward, "PUT"),
-    _MessagingOperation("GetMessageStatusMany", "GetMessageStatus/", SmtpIdsRequest, "read", _get_statuses),
-    _MessagingOperation(
-        "SaveRawMessages",
-        "SaveRawMessages/{folderName}",
-        RawMessagesRequest,
-        "async write",
-        sending.save_raw_messages,
+    _Operation(
+        *("SearchMessagesMetadataByReceivedDateUTC", _FOLDER_AND_TIMES, MailboxRequest),
+        *("read", _read(_select_received_utc, "metadata")),
     ),
-    *(
-        _MessagingOperation(name, f"{name}/{path}", MailboxRequest, "read", function)
-        for name, path, function in (
-            ("GetMessageStatus", "{smtpId}", _get_statuses),
-            ("GetMessageStatusWithTuser", "{smtpId}", _get_statuses),
-            ("GetMessageCount", _FOLDER, _count()),
-            ("GetUnreadMessageCount", _FOLDER, _count(unread=True)),
-            ("GetDeletedMessageCount", _FOLDER, _get_deleted_count),
-            ("GetUnreadMessages", _FOLDER, _read(lambda _: Selection(unread=True))),
-            ("GetMessagesByReceivedDate", _FOLDER_AND_TIMES, _read(_select_received)),
-            ("GetMessagesByReceivedDateUTC", _FOLDER_AND_TIMES, _read(_select_received_utc)),
-            ("GetMessagesBySender", "{folderName}/{sender}", _read(lambda call: Selection(sender=call.path["sender"]))),
-            (
-                "GetMessagesBySubject",
-                "{folderName}/{subject}",
-                _read(lambda call: Selection(subject=call.path["subject"])),
-            ),
-            ("GetMessages", _FOLDER, _read(lambda _: Selection())),
-            ("GetMessageMetaData", _FOLDER, _read(lambda _: Selection(), with_body=False)),
-            ("SearchMessagesMetadataByReceivedDate", _FOLDER_AND_TIMES, _read(_select_received, with_body=False)),
-            (
-                "SearchMessagesMetadataByReceivedDateUTC",
-                _FOLDER_AND_TIMES,
-                _read(_select_received_utc, with_body=False),
-            ),
-            ("GetUIDs", _FOLDER, _get_uids),
-            ("GetFolders", "{rootFolderName}/{subscribedFolderOnly}", _get_folders),
-        )
-    ),
-    *(
-        _MessagingOperation(name, f"{name}/{path}", UidsRequest, "read", function)
-        for name, path, function in (
-            ("GetMessagesByUIDs", _FOLDER, _read(lambda call: Selection(uids=call.request.uids))),
-            ("GetRawMessagesByUIDs", _FOLDER, _get_raw_messages),
-        )
-    ),
-    *(
-        _MessagingOperation(name, f"{name}/{path}", body, "write", function)
-        for name, path, body, function in (
-            ("SetFoldersSubscribed", "", SetFoldersSubscribedRequest, _set_folders_subscribed),
-            ("CreateFolder", _FOLDER, MailboxRequest, _change_folder(mailboxes.create_folder)),
-            ("MoveFolder", "{folderName}/{newFolderName}", MailboxRequest, _move_folder),
-            ("DeleteFolder", _FOLDER, MailboxRequest, _change_folder(mailboxes.delete_folder)),
-            ("CopyMessagesByUIDs", _FOLDER_AND_DESTINATION, UidsRequest, _transfer(mailboxes.copy_messages)),
-            ("MoveMessagesByUIDs", _FOLDER_AND_DESTINATION, UidsRequest, _transfer(mailboxes.move_messages)),
-            ("DeleteMessagesByUIDs", "{folderName}/{deleteForever}", UidsRequest, _delete_messages),
-            ("MarkMessagesAsReadByUIDs", _FOLDER, UidsRequest, _mark(seen=True)),
-            ("MarkMessagesAsUnreadByUIDs", _FOLDER, UidsRequest, _mark(seen=False)),
-        )
-    ),
+    _Operation("GetFolders", "/{rootFolderName}/{subscribedFolderOnly}", MailboxRequest, "read", _get_folders),
+    _Operation("SetFoldersSubscribed", "/", SetFoldersSubscribedRequest, "write", _set_folders_subscribed),
+    _Operation("CreateFolder", _FOLDER, MailboxRequest, "write", _change_folder(mailboxes.create_folder)),
+    _Operation("MoveFolder", _FOLDER + "/{newFolderName}", MailboxRequest, "write", _move_folder),
+    _Operation("DeleteFolder", _FOLDER, MailboxRequest, "write", _change_folder(mailboxes.delete_folder)),
+    _Operation("CopyMessagesByUIDs", _FOLDER_AND_DESTINATION, UidsRequest, "write", _transfer(mailboxes.copy_messages)),
+    _Operation("MoveMessagesByUIDs", _FOLDER_AND_DESTINATION, UidsRequest, "write", _transfer(mailboxes.move_messages)),
+    _Operation("DeleteMessagesByUIDs", _FOLDER + "/{deleteForever}", UidsRequest, "write", _delete_messages),
+    _Operation("MarkMessagesAsReadByUIDs", _FOLDER, UidsRequest, "write", _mark(seen=True)),
+    _Operation("MarkMessagesAsUnreadByUIDs", _FOLDER, UidsRequest, "write", _mark(seen=False)),
 )
 """All operations of the service."""
