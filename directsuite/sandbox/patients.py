@@ -25,7 +25,7 @@ from __future__ import annotations
 import json
 import re
 from datetime import UTC, date, datetime, timedelta
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
 
 import msgspec
 
@@ -33,11 +33,13 @@ from directsuite.sandbox.clock import format_timestamp
 from directsuite.sandbox.credentials import generate_secret
 from directsuite.sandbox.database import record_effect
 from directsuite.sandbox.messaging import mailboxes
-from directsuite.sandbox.rejections import RegistrationCode, RegistrationError
+from directsuite.sandbox.rejections import RegistrationCode, RegistrationError, convert_body
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Sequence
+    from collections.abc import Mapping
+
+T = TypeVar("T")
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS individual(
@@ -171,6 +173,20 @@ class UserPassword(msgspec.Struct):
     password: NonEmptyText
 
 
+class RegistrationCall(NamedTuple):
+    """A call with a valid session."""
+
+    body: Any
+    domain: str
+    """The normalized domain of the path, empty for a login."""
+    path: Mapping[str, str]
+    now: int
+
+    def convert_body(self, expected: type[T]) -> T:
+        """Return the body as this type. Raises RegistrationError if it has another type."""
+        return convert_body(self.body, expected, RegistrationError)
+
+
 def add_individual(
     connection: sqlite3.Connection, described: IndividualDescription, contact: Contact, number: int | None = None
 ) -> int:
@@ -191,30 +207,13 @@ def add_individual(
     return int(cursor.lastrowid or 0)
 
 
-def find_individuals(connection: sqlite3.Connection, described: IndividualDescription) -> list[sqlite3.Row]:
-    """Return all individuals that match a description, in the order of their ids."""
-    if described.id is not None:
-        rows = connection.execute("SELECT * FROM individual WHERE id = ?", (described.id,)).fetchall()
-    else:
-        query = "SELECT * FROM individual WHERE name_key = ? ORDER BY id"
-        rows = connection.execute(query, (described.name_key,)).fetchall()
-    return [row for row in rows if described.matches(row)]
-
-
-def provision(
-    connection: sqlite3.Connection,
-    domain: str,
-    described: IndividualDescription,
-    account: Account,
-    contact: Contact,
-    *,
-    now: int,
-) -> dict[str, Any]:
+def provision(connection: sqlite3.Connection, call: RegistrationCall) -> dict[str, Any]:
     """Create an address and mailbox for the first matching individual. Return the members of AddUsersResponseV2Type."""
-    people = find_individuals(connection, described)
+    people = _find_individuals(connection, call)
+    account, contact = call.convert_body(Account), call.convert_body(Contact)
     if not people:
         raise RegistrationError("no identity-proofed individual matches the request", RegistrationCode.NOT_PROOFED)
-    person = people[0]
+    person, domain = people[0], call.domain
     username = account.direct_username
     username = (_find_free_username(connection, person, domain) if username is None else username).lower()
     if not _USERNAME.fullmatch(username):
@@ -223,12 +222,12 @@ def provision(
         )
     address = f"{username}@{domain}"
     try:
-        mailboxes.create_account(connection, address, account.direct_password or generate_secret(), at_ms=now)
+        mailboxes.create_account(connection, address, account.direct_password or generate_secret(), at_ms=call.now)
     except mailboxes.AccountExists:
         raise RegistrationError(
             "the user name is already in use in the domain", RegistrationCode.USER_ACCOUNT_ERROR
         ) from None
-    today = _to_date(now)
+    today = _to_date(call.now)
     members = json.dumps({**json.loads(person["contact"]), **contact.to_members()})
     cursor = connection.execute(
         "INSERT INTO patient(username, domain, individual, contact, expires_on) VALUES(?, ?, ?, ?, ?)",
@@ -236,43 +235,39 @@ def provision(
     )
     order_id = int(cursor.lastrowid or 0)
     detail = {"individual": person["id"], "order": order_id}
-    record_effect(connection, operation="ProvisionIDProofedPatient", subject=address, at=now, **detail)
-    user = find_patient(connection, domain, username, now=now)
-    return {"users": [user], "paymentConfirmation": _build_payment(order_id, address, today, now)}
+    record_effect(connection, operation="ProvisionIDProofedPatient", subject=address, at=call.now, **detail)
+    users = _list_users(connection, call, "order_id = ?", order_id)
+    return {"users": users, "paymentConfirmation": _build_payment(order_id, address, today, call.now)}
 
 
-def find_patient(connection: sqlite3.Connection, domain: str, username: str, *, now: int) -> dict[str, Any] | None:
-    """Return the DirectUserDetail of a patient, or None if there is none. `username` may contain the domain."""
-    row = connection.execute(
-        f"{_SELECT} WHERE domain = ? AND username = ?", (domain, _parse_local_part(username, domain))
-    ).fetchone()
-    return None if row is None else _build_detail(row, now)
+def find_by_meta(connection: sqlite3.Connection, call: RegistrationCall) -> dict[str, Any]:
+    """Return the addresses of the matching individuals, in the order of provisioning."""
+    people = json.dumps([person["id"] for person in _find_individuals(connection, call)])
+    return {"patient": _list_users(connection, call, "individual IN (SELECT value FROM json_each(?))", people)}
 
 
-def list_individual_patients(
-    connection: sqlite3.Connection, domain: str, people: Sequence[sqlite3.Row], *, now: int
-) -> list[dict[str, Any]]:
-    """Return the DirectUserDetails of these individuals in `domain`, in the order of provisioning."""
-    rows = [
-        row
-        for person in people
-        for row in connection.execute(f"{_SELECT} WHERE domain = ? AND individual = ?", (domain, person["id"]))
-    ]
-    return [_build_detail(row, now) for row in sorted(rows, key=lambda row: int(row["order_id"]))]
+def find_by_username(connection: sqlite3.Connection, call: RegistrationCall) -> dict[str, Any]:
+    """Return the address with a user name, which may contain the domain."""
+    username = _parse_local_part(call.path["direct_username"], call.domain)
+    return {"patient": _list_users(connection, call, "username = ?", username)}
 
 
-def set_passwords(connection: sqlite3.Connection, domain: str, users: Sequence[UserPassword], *, now: int) -> None:
-    """Set the passwords of all these patients."""
-    names = [_parse_local_part(user.username, domain) for user in users]
+def set_passwords(connection: sqlite3.Connection, call: RegistrationCall) -> dict[str, Any]:
+    """Set the passwords of all these patients. Return no members."""
+    users = call.convert_body(list[UserPassword])
+    if not users:
+        raise RegistrationError("the array of users and passwords is empty")
+    names = [_parse_local_part(user.username, call.domain) for user in users]
     for name, user in zip(names, users, strict=True):
         existing = connection.execute(
-            "SELECT 1 FROM patient WHERE domain = ? AND username = ?", (domain, name)
+            "SELECT 1 FROM patient WHERE domain = ? AND username = ?", (call.domain, name)
         ).fetchone()
-        if existing is None or not mailboxes.set_password(connection, f"{name}@{domain}", user.password):
+        if existing is None or not mailboxes.set_password(connection, f"{name}@{call.domain}", user.password):
             raise RegistrationError(
                 "one of the users is not a patient of the domain; no password was changed", RegistrationCode.NO_ADDRESS
             )
-    record_effect(connection, operation="SetPatientsPasswords", subject=domain, at=now, usernames=names)
+    record_effect(connection, operation="SetPatientsPasswords", subject=call.domain, at=call.now, usernames=names)
+    return {}
 
 
 def set_state(connection: sqlite3.Connection, address: str, state: str | None) -> bool:
@@ -305,19 +300,36 @@ def _compute_state(row: sqlite3.Row, now_ms: int) -> str:
     return CERTIFICATE_EXPIRED if _to_date(now_ms) > date.fromisoformat(row["expires_on"]) else ACTIVATED
 
 
-_SELECT = "SELECT patient.*, first_name, last_name FROM patient JOIN individual ON individual.id = patient.individual"
+def _find_individuals(connection: sqlite3.Connection, call: RegistrationCall) -> list[sqlite3.Row]:
+    described = call.convert_body(IndividualDescription)
+    column, value = ("name_key", described.name_key) if described.id is None else ("id", described.id)
+    query = f"SELECT * FROM individual WHERE {column} = ? ORDER BY id"  # noqa: S608  a constant
+    return [row for row in connection.execute(query, (value,)) if described.matches(row)]
 
 
-def _build_detail(row: sqlite3.Row, now: int) -> dict[str, Any]:
-    return {
-        "firstName": row["first_name"],
-        "lastName": row["last_name"],
-        "email": "",  # required by the specification
-        **json.loads(row["contact"]),
-        "username": row["username"],
-        "userType": "SMTP",
-        "UserStateType": _compute_state(row, now),
-    }
+def _list_users(
+    connection: sqlite3.Connection, call: RegistrationCall, condition: str, value: str | int
+) -> list[dict[str, Any]]:
+    """Return the DirectUserDetails of patients. Raises RegistrationError if there is none."""
+    query = (
+        "SELECT patient.*, first_name, last_name FROM patient JOIN individual ON individual.id = patient.individual"
+        f" WHERE domain = ? AND {condition} ORDER BY order_id"  # noqa: S608  constants
+    )
+    rows = connection.execute(query, (call.domain, value)).fetchall()
+    if not rows:
+        raise RegistrationError("no Direct address was found", RegistrationCode.NO_ADDRESS)
+    return [
+        {
+            "firstName": row["first_name"],
+            "lastName": row["last_name"],
+            "email": "",  # required by the specification
+            **json.loads(row["contact"]),
+            "username": row["username"],
+            "userType": "SMTP",
+            "UserStateType": _compute_state(row, call.now),
+        }
+        for row in rows
+    ]
 
 
 def _build_payment(order_id: int, address: str, today: date, now: int) -> dict[str, Any]:

@@ -16,15 +16,15 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from aiohttp import web
 
 from directsuite.sandbox import patients
 from directsuite.sandbox.credentials import check_password, find_secret_account, hash_password, store_secret
 from directsuite.sandbox.messaging import mailboxes
-from directsuite.sandbox.patients import Account, Contact, IndividualDescription, UserPassword
-from directsuite.sandbox.rejections import RegistrationCode, RegistrationError, convert_body, parse_json
+from directsuite.sandbox.patients import RegistrationCall, UserPassword
+from directsuite.sandbox.rejections import RegistrationCode, RegistrationError, parse_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 
     from directsuite.sandbox.clock import Clock
     from directsuite.sandbox.database import SandboxDatabase
-
-T = TypeVar("T")
 
 BASE = "/DirectRegistrationRESTful/rest/Patient"
 SCHEMA = (
@@ -51,7 +49,7 @@ _SESSION_LIFETIME_MS = 600_000
 def make_routes(database: SandboxDatabase, clock: Clock) -> list[web.RouteDef]:
     """Return a route for each operation, with the operation's name."""
 
-    def make_handler(row: _RegistrationOperation) -> Handler:
+    def make_handler(row: _Operation) -> Handler:
         async def handle(request: web.Request) -> web.Response:
             if row.method == "POST" and request.content_type != "application/json":
                 raise web.HTTPUnsupportedMediaType
@@ -60,7 +58,7 @@ def make_routes(database: SandboxDatabase, clock: Clock) -> list[web.RouteDef]:
 
             def work(connection: sqlite3.Connection) -> dict[str, Any]:
                 domain = _authorize_session(connection, request.match_info, now) if row.path else ""
-                return row.handler(connection, _RegistrationCall(body, domain, request.match_info, now))
+                return row.handler(connection, RegistrationCall(body, domain, request.match_info, now))
 
             members = await (database.write if row.is_write else database.read)(work)
             return web.json_response({"code": RegistrationCode.SUCCESS, "success": True, **members})
@@ -72,18 +70,7 @@ def make_routes(database: SandboxDatabase, clock: Clock) -> list[web.RouteDef]:
     ]
 
 
-class _RegistrationCall(NamedTuple):
-    body: Any
-    domain: str
-    """The normalized domain of the path, empty for a login."""
-    path: Mapping[str, str]
-    now: int
-
-    def convert_body(self, expected: type[T]) -> T:
-        return convert_body(self.body, expected, RegistrationError)
-
-
-def _login(connection: sqlite3.Connection, call: _RegistrationCall) -> dict[str, Any]:
+def _login(connection: sqlite3.Connection, call: RegistrationCall) -> dict[str, Any]:
     login = call.convert_body(UserPassword)  # LoginRequest has the same members
     if not authenticate(connection, login.username, login.password):
         raise RegistrationError("the user name or password is wrong", RegistrationCode.AUTHENTICATION_FAILED)
@@ -91,60 +78,25 @@ def _login(connection: sqlite3.Connection, call: _RegistrationCall) -> dict[str,
     return {"sessionId": store_secret(connection, "session", login.username, expires_at=expires_at)}
 
 
-def _provision(connection: sqlite3.Connection, call: _RegistrationCall) -> dict[str, Any]:
-    described, account = call.convert_body(IndividualDescription), call.convert_body(Account)
-    return patients.provision(connection, call.domain, described, account, call.convert_body(Contact), now=call.now)
-
-
-def _find_addresses_by_meta(connection: sqlite3.Connection, call: _RegistrationCall) -> dict[str, Any]:
-    people = patients.find_individuals(connection, call.convert_body(IndividualDescription))
-    return _build_addresses(patients.list_individual_patients(connection, call.domain, people, now=call.now))
-
-
-def _find_address_by_username(connection: sqlite3.Connection, call: _RegistrationCall) -> dict[str, Any]:
-    patient = patients.find_patient(connection, call.domain, call.path["direct_username"], now=call.now)
-    return _build_addresses([] if patient is None else [patient])
-
-
-def _build_addresses(details: list[dict[str, Any]]) -> dict[str, Any]:
-    if not details:
-        raise RegistrationError("no Direct address was found", RegistrationCode.NO_ADDRESS)
-    return {"patient": details}
-
-
-def _set_passwords(connection: sqlite3.Connection, call: _RegistrationCall) -> dict[str, Any]:
-    users = call.convert_body(list[UserPassword])
-    if not users:
-        raise RegistrationError("the array of users and passwords is empty")
-    patients.set_passwords(connection, call.domain, users, now=call.now)
-    return {}
-
-
-class _RegistrationOperation(NamedTuple):
+class _Operation(NamedTuple):
     name: str
     """The name in the specification and of the route."""
     method: str
     path: str
     """The path after the name."""
-    handler: Callable[[sqlite3.Connection, _RegistrationCall], dict[str, Any]]
+    handler: Callable[[sqlite3.Connection, RegistrationCall], dict[str, Any]]
     """Returns the members to add to a ResellerAPIResponseType."""
-    is_write: bool
+    is_write: bool = False
 
 
 _SESSION_PATH = "/{session_id}/{direct_domain}"
 
 OPERATIONS = (
-    _RegistrationOperation("login", "POST", "", _login, is_write=True),
-    _RegistrationOperation("ProvisionIDProofedPatient", "POST", _SESSION_PATH, _provision, is_write=True),
-    _RegistrationOperation("GetPatientAddressByMeta", "POST", _SESSION_PATH, _find_addresses_by_meta, is_write=False),
-    _RegistrationOperation(
-        "GetPatientAddressByUsername",
-        "GET",
-        f"{_SESSION_PATH}/{{direct_username}}",
-        _find_address_by_username,
-        is_write=False,
-    ),
-    _RegistrationOperation("SetPatientsPasswords", "POST", _SESSION_PATH, _set_passwords, is_write=True),
+    _Operation("login", "POST", "", _login, is_write=True),
+    _Operation("ProvisionIDProofedPatient", "POST", _SESSION_PATH, patients.provision, is_write=True),
+    _Operation("GetPatientAddressByMeta", "POST", _SESSION_PATH, patients.find_by_meta),
+    _Operation("GetPatientAddressByUsername", "GET", _SESSION_PATH + "/{direct_username}", patients.find_by_username),
+    _Operation("SetPatientsPasswords", "POST", _SESSION_PATH, patients.set_passwords, is_write=True),
 )
 
 

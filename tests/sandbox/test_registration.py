@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from directsuite.sandbox import patients
 from directsuite.sandbox.messaging import mailboxes
-from directsuite.sandbox.patients import Account, Contact, IndividualDescription
+from directsuite.sandbox.patients import Contact, IndividualDescription, RegistrationCall
 from directsuite.sandbox.rejections import RegistrationError
 from directsuite.sandbox.server import DEMO_LOGIN, Sandbox
 from directsuite.sandbox.state import SCHEMAS
@@ -240,13 +240,13 @@ def refusal_of(work: Callable[[], object]) -> RegistrationError | None:
 @given(st.text(max_size=70) | st.from_regex(r"[A-Za-z0-9._-]{1,70}", fullmatch=True))
 def test_a_user_name_is_rejected_or_has_a_mailbox(username: str) -> None:
     with registry() as connection:
-        person, account = IndividualDescription(id=1), Account(direct_username=username, direct_password="secret")
-        refused = refusal_of(lambda: patients.provision(connection, DOMAIN, person, account, Contact(), now=0))
+        body = {"id": 1, "directUsername": username, "directPassword": "secret"}
+        call = RegistrationCall(body, DOMAIN, {"direct_username": username}, 0)
+        refused = refusal_of(lambda: patients.provision(connection, call))
         if refused is not None:
-            assert refused.code == "002"
+            assert refused.code == ("002" if username.strip() else "010")
             return
-        found = patients.find_patient(connection, DOMAIN, username, now=0)
-        assert found is not None
+        [found] = patients.find_by_username(connection, call)["patient"]
         address = f"{found['username']}@{DOMAIN}"
         assert mailboxes.authenticate(connection, address, "secret") is not None
 
@@ -254,11 +254,12 @@ def test_a_user_name_is_rejected_or_has_a_mailbox(username: str) -> None:
 @given(st.text(max_size=60), st.text(max_size=60))
 def test_names_in_any_script_result_in_a_user_name(first: str, last: str) -> None:
     with registry() as connection:
+        body = {"firstName": first, "lastName": last, "ssn4": "1234", "dob": "1980-02-29"}
         try:
             person = IndividualDescription(first_name=first, last_name=last, ssn4="1234", dob="1980-02-29")
         except ValueError:
             assert not (first.strip() and last.strip())
             return
         patients.add_individual(connection, person, Contact())
-        [user] = patients.provision(connection, DOMAIN, person, Account(), Contact(), now=0)["users"]
+        [user] = patients.provision(connection, RegistrationCall(body, DOMAIN, {}, 0))["users"]
         assert (user["firstName"], user["lastName"]) == (first, last)
