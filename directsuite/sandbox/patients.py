@@ -311,10 +311,9 @@ def _list_users(
     connection: sqlite3.Connection, call: RegistrationCall, condition: str, value: str | int
 ) -> list[dict[str, Any]]:
     """Return the DirectUserDetails of patients. Raises RegistrationError if there is none."""
-    query = (
-        "SELECT patient.*, first_name, last_name FROM patient JOIN individual ON individual.id = patient.individual"
-        f" WHERE domain = ? AND {condition} ORDER BY order_id"  # noqa: S608  constants
-    )
+    query = f"""
+        SELECT patient.*, first_name, last_name FROM patient JOIN individual ON individual.id = patient.individual
+        WHERE domain = ? AND {condition} ORDER BY order_id"""  # noqa: S608  constants
     rows = connection.execute(query, (call.domain, value)).fetchall()
     if not rows:
         raise RegistrationError("no Direct address was found", RegistrationCode.NO_ADDRESS)

@@ -62,6 +62,8 @@ T = TypeVar("T")
 U = TypeVar("U")
 NewFileFn = Callable[[], Path]
 """Creates a file to write, in any thread."""
+_Piece = bytes | Callable[[], Iterator[bytes]]
+"""A part of a message: its bytes, or a function that reads them from a file."""
 
 _MAX_IN_MEMORY_BYTES = 2**20  # of a message in a row of the database
 _BASE64_LINE_BYTES = 57
@@ -97,7 +99,7 @@ async def send(
     return await prepare_and_store(
         call.files,
         database,
-        lambda new_file: _compose(call, _make_draft(call), new_file),
+        lambda new_file: compose_message(_make_draft(call), call.at_ms, new_file),
         partial(_store_outgoing, call),
     )
 
@@ -127,7 +129,7 @@ async def save_raw_messages(call: MessagingCall[RawMessagesRequest], database: S
     def read_contents(new_file: NewFileFn) -> list[StoredContent]:
         contents = (_read_content(call, message.data, "data") for message in call.request.messages)
         return [
-            build_content(write_pieces([content if isinstance(content, bytes) else content.iter_octets()], new_file))
+            build_content(write_pieces([content if isinstance(content, bytes) else content.iter_octets], new_file))
             for content in contents
         ]
 
@@ -204,28 +206,21 @@ def _compose_forward(
     originals: Sequence[bytes | Path],
     new_file: NewFileFn,
 ) -> _ComposedMessage:
-    readings = [read_message(raw) for raw in originals]
-    subject = f"{len(originals)} messages"
+    subject, body = f"Fwd: {len(originals)} messages", "The forwarded messages are attached."
+    attachments = [
+        MessageAttachment(
+            f"message-{number}.eml", "message/rfc822", raw if isinstance(raw, bytes) else FileRange.from_file(raw)
+        )
+        for number, raw in enumerate(originals, start=1)
+    ]
+    draft = Draft(call.address, recipients, subject, body, attachments=attachments)
     if len(originals) == 1:
-        subject = (readings[0].find_header_text("subject") or "").replace("\0", "")
-    draft = Draft(sender=call.address, recipients=recipients, subject=f"Fwd: {subject}", body="")
-    attached = draft._replace(
-        body="The forwarded messages are attached.",
-        attachments=[
-            MessageAttachment(
-                f"message-{number}.eml", "message/rfc822", raw if isinstance(raw, bytes) else FileRange.from_file(raw)
-            )
-            for number, raw in enumerate(originals, start=1)
-        ],
-    )
-    if len(originals) > 1:
-        return _compose(call, attached, new_file)
-    try:
-        return _compose(call, _inline_original(draft, readings[0]), new_file)
-    except MessagingError as rejection:
-        if rejection.code is MessagingCode.ADDRESS:
-            raise
-        return _compose(call, attached, new_file)  # a part cannot be copied unchanged
+        original = read_message(originals[0])
+        subject = (original.find_header_text("subject") or "").replace("\0", "")
+        draft = draft._replace(subject=f"Fwd: {subject}")
+        with suppress(MessagingError):  # a part cannot be copied unchanged
+            return compose_message(_inline_original(draft, original), call.at_ms, new_file)
+    return compose_message(draft, call.at_ms, new_file)
 
 
 def _inline_original(draft: Draft, original: ParsedMessage) -> Draft:
@@ -238,12 +233,6 @@ def _inline_original(draft: Draft, original: ParsedMessage) -> Draft:
     return draft._replace(
         body=introduction + original.body, html_body=original.html_body, attachments=original.attachments
     )
-
-
-def _compose(call: MessagingCall[Any], draft: Draft, new_file: NewFileFn) -> _ComposedMessage:
-    smtp_id = f"<{uuid.uuid4()}@{draft.sender.rpartition('@')[2]}>"
-    at = datetime.fromtimestamp(call.at_ms / 1000, UTC)
-    return compose_message(draft, message_id=smtp_id, at=at, new_file=new_file)
 
 
 def _store_outgoing(
@@ -326,11 +315,10 @@ def _validate_recipients(recipients: Sequence[Recipient]) -> None:
         _validate_address(recipient.email)
 
 
-def compose_message(
-    draft: Draft, *, message_id: str, at: datetime, new_file: NewFileFn | None = None
-) -> _ComposedMessage:
-    """Compose a message.
+def compose_message(draft: Draft, at_ms: int, new_file: NewFileFn | None = None) -> _ComposedMessage:
+    """Compose a message with a new smtpId.
 
+    at_ms: the date, in milliseconds since 1970.
     new_file: creates the file of a large message. None: compose it in memory.
     """
     _validate_recipients(draft.recipients)
@@ -342,7 +330,9 @@ def compose_message(
     lines += [_format_address_header(name, named[name.upper()]) for name in ("To", "Cc") if named[name.upper()]]
     if draft.subject is not None:
         lines.append(_format_header("Subject", draft.subject))
-    lines += [f"Date: {format_datetime(at)}", f"Message-ID: {message_id}"]
+    smtp_id = f"<{uuid.uuid4()}@{draft.sender.rpartition('@')[2]}>"
+    at = datetime.fromtimestamp(at_ms / 1000, UTC)
+    lines += [f"Date: {format_datetime(at)}", f"Message-ID: {smtp_id}"]
     lines += [_format_custom_header(name, value) for name, value in draft.headers]
     lines.append("MIME-Version: 1.0")
     entity_lines, pieces = _build_entity(draft, _LINE_BREAK.sub("\r\n", draft.body))
@@ -354,15 +344,15 @@ def compose_message(
     delivered = finish_content(lines)
     blind = named["BCC"]
     sender_copy = finish_content([*lines, _format_address_header("Bcc", blind)]) if blind else delivered
-    return _ComposedMessage(message_id, draft.recipients, sender_copy, delivered)
+    return _ComposedMessage(smtp_id, draft.recipients, sender_copy, delivered)
 
 
-def write_pieces(pieces: Iterable[bytes | Iterable[bytes]], new_file: NewFileFn | None) -> bytes | Path:
+def write_pieces(pieces: Iterable[_Piece], new_file: NewFileFn | None) -> bytes | Path:
     """Join the pieces. Return the bytes, or if they exceed 1 MiB the path of a file with them.
 
     new_file: creates the file. None: always return the bytes.
     """
-    octets = chain.from_iterable((piece,) if isinstance(piece, bytes) else piece for piece in pieces)
+    octets = chain.from_iterable((piece,) if isinstance(piece, bytes) else piece() for piece in pieces)
     beginning, size = list[bytes](), 0
     for piece in octets:
         beginning.append(piece)
@@ -375,13 +365,13 @@ def write_pieces(pieces: Iterable[bytes | Iterable[bytes]], new_file: NewFileFn 
     return b"".join(beginning)
 
 
-def _build_entity(draft: Draft, body: str) -> tuple[list[str], list[bytes | _FilePart]]:
+def _build_entity(draft: Draft, body: str) -> tuple[list[str], list[_Piece]]:
     text_lines, text = _build_text_part(body, "html" if draft.html_body else "plain")
     if not draft.attachments:
         return text_lines, [text]
     boundary = f"=_{os.urandom(16).hex()}"  # base64 cannot hold "=_"
     delimiter = f"--{boundary}\r\n".encode("ascii")
-    pieces: list[bytes | _FilePart] = [delimiter, "\r\n".join((*text_lines, "", "")).encode("ascii"), text]
+    pieces: list[_Piece] = [delimiter, "\r\n".join((*text_lines, "", "")).encode("ascii"), text]
     for attachment in draft.attachments:
         pieces += [b"\r\n", delimiter, *_build_attachment_part(attachment)]
     pieces.append(f"\r\n--{boundary}--\r\n".encode("ascii"))
@@ -398,7 +388,7 @@ def _build_text_part(body: str, subtype: str) -> tuple[list[str], bytes]:
     return [f"Content-Type: text/{subtype}; charset=utf-8", f"Content-Transfer-Encoding: {encoding}"], content
 
 
-def _build_attachment_part(attachment: MessageAttachment) -> Iterable[bytes | _FilePart]:
+def _build_attachment_part(attachment: MessageAttachment) -> Iterable[_Piece]:
     content_type, content = attachment.content_type, attachment.content
     media_type = content_type.partition(";")[0].strip().lower()
     if _MEDIA_TYPE.fullmatch(content_type) is None or len(content_type) > MAX_PLAIN_VALUE_CHARS:
@@ -415,26 +405,19 @@ def _build_attachment_part(attachment: MessageAttachment) -> Iterable[bytes | _F
     if isinstance(content, bytes):
         yield content if verbatim else _encode_base64_lines(content)
     else:
-        yield _FilePart(content, verbatim=verbatim)
+        yield content.iter_octets if verbatim else partial(_iter_base64_lines, content)
 
 
-class _FilePart:  # reads its file for each iteration
-    def __init__(self, content: FileRange, *, verbatim: bool) -> None:
-        self._content, self._verbatim = content, verbatim
-
-    def __iter__(self) -> Iterator[bytes]:
-        return self._content.iter_octets() if self._verbatim else self._iter_encoded()
-
-    def _iter_encoded(self) -> Iterator[bytes]:
-        octets, line_break = b"", b""
-        for piece in self._content.iter_octets():
-            octets += piece
-            end = len(octets) // _BASE64_LINE_BYTES * _BASE64_LINE_BYTES
-            if end:
-                yield line_break + _encode_base64_lines(octets[:end])
-                octets, line_break = octets[end:], b"\r\n"
-        if octets:
-            yield line_break + _encode_base64_lines(octets)
+def _iter_base64_lines(content: FileRange) -> Iterator[bytes]:
+    octets, line_break = b"", b""
+    for piece in content.iter_octets():
+        octets += piece
+        end = len(octets) // _BASE64_LINE_BYTES * _BASE64_LINE_BYTES
+        if end:
+            yield line_break + _encode_base64_lines(octets[:end])
+            octets, line_break = octets[end:], b"\r\n"
+    if octets:
+        yield line_break + _encode_base64_lines(octets)
 
 
 def _encode_base64_lines(octets: bytes) -> bytes:

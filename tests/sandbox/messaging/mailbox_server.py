@@ -25,6 +25,7 @@ BOB = "bob@direct.clinic.test"
 PASSWORD = "correct horse"
 TUSER = "front-desk"
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
+NOON_MS = int(NOON.timestamp() * 1000)
 
 RAW_MESSAGE = (
     b"From: carol@elsewhere.test\r\nTo: alice@direct.clinic.test\r\nSubject: Results\r\nMessage-ID: <r@x>\r\n"

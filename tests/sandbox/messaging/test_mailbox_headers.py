@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from directsuite.sandbox.messaging.parsing import build_content, read_message
 from directsuite.sandbox.messaging.requests import Recipient
 from directsuite.sandbox.messaging.sending import Draft, compose_message
-from tests.sandbox.messaging.mailbox_server import ALICE, NOON
+from tests.sandbox.messaging.mailbox_server import ALICE, NOON_MS
 
 pytestmark = pytest.mark.wide
 
@@ -124,7 +124,7 @@ def test_a_reply_to_header_is_parsed_as_it_was_sent(name: str, address: str) -> 
     draft = Draft(
         ALICE, [Recipient("b@x.test", "TO")], "Subject", "text", headers=[("Reply-To", f"{quoted} <{address}>")]
     )
-    composed = compose_message(draft, message_id="<1@x.test>", at=NOON)
+    composed = compose_message(draft, NOON_MS)
     assert composed.recipient_copy == build_content(composed.recipient_copy.raw)
     detail = msgspec.json.decode(composed.recipient_copy.detail)
     assert detail["replyTo"] == address

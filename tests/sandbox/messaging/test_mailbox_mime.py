@@ -18,9 +18,7 @@ from directsuite.sandbox.messaging.parsing import MessageAttachment, StoredConte
 from directsuite.sandbox.messaging.requests import Recipient
 from directsuite.sandbox.messaging.sending import Draft, compose_message
 from directsuite.sandbox.rejections import MessagingError
-from tests.sandbox.messaging.mailbox_server import ALICE, NOON
-
-MESSAGE_ID = "<1@direct.clinic.test>"
+from tests.sandbox.messaging.mailbox_server import ALICE, NOON_MS
 
 text = st.text(st.characters(exclude_categories=["Cs"]))
 line = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\r\n\0"))
@@ -76,11 +74,11 @@ def test_a_composed_message_is_parsed_as_its_draft(
     custom: list[tuple[str, str]],
 ) -> None:
     draft = Draft(ALICE, recipients, subject, body, html, attached, custom)
-    composed = compose_message(draft, message_id=MESSAGE_ID, at=NOON)
+    composed = compose_message(draft, NOON_MS)
     own, delivered = decode_detail(composed.sender_copy), decode_detail(composed.recipient_copy)
     for content, detail in ((composed.sender_copy, own), (composed.recipient_copy, delivered)):
         assert content == build_content(content.raw)  # what the composer knew is what a reader finds in the bytes
-        assert (detail["sender"], detail["msgID"], detail["subject"]) == (ALICE, MESSAGE_ID, subject)
+        assert (detail["sender"], detail["msgID"], detail["subject"]) == (ALICE, composed.smtp_id, subject)
         assert (detail["body"], detail["htmlBody"]) == (normalize_newlines(body), html)
         parts = [(p["filename"], p["contentType"], base64.b64decode(p["content"])) for p in detail["attachments"]]
         assert parts == [tuple(attachment) for attachment in attached]
@@ -241,7 +239,7 @@ def test_messages_are_parsed_in_linear_time(start: bytes, pattern: bytes) -> Non
 
 def test_filename_segments_contain_complete_characters() -> None:
     draft = Draft(ALICE, [Recipient("b@x.test", "TO")], "", "", attachments=[MessageAttachment("é€𝄞" * 20, "a/b", b"")])
-    raw = compose_message(draft, message_id=MESSAGE_ID, at=NOON).recipient_copy.raw.decode("ascii")
+    raw = compose_message(draft, NOON_MS).recipient_copy.raw.decode("ascii")
     segments = re.findall(r"filename\*\d+\*=(.*?);?\r\n", raw)
     assert len(segments) > 3
     assert "".join(unquote(segment, errors="strict") for segment in segments) == "utf-8''" + "é€𝄞" * 20
@@ -285,7 +283,5 @@ def test_headers_beyond_the_limits_are_left_out() -> None:
 def test_a_draft_with_too_many_parts_is_rejected(members: dict[str, Any], error: str) -> None:
     draft = Draft(ALICE, [Recipient("b@x.test", "TO")], "s", "x")
     with pytest.raises(MessagingError, match=error):
-        compose_message(draft._replace(**members), message_id=MESSAGE_ID, at=NOON)
-    compose_message(
-        draft._replace(**{name: each[1:] for name, each in members.items()}), message_id=MESSAGE_ID, at=NOON
-    )
+        compose_message(draft._replace(**members), NOON_MS)
+    compose_message(draft._replace(**{name: each[1:] for name, each in members.items()}), NOON_MS)

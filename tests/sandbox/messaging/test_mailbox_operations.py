@@ -8,7 +8,7 @@ import pytest
 
 from tests.sandbox.messaging.mailbox_server import (
     ALICE,
-    NOON,
+    NOON_MS,
     RAW_MESSAGE,
     MessagingServer,
     deliver_many,
@@ -83,7 +83,6 @@ async def test_reading_does_not_mark_as_read(mail: MessagingServer) -> None:
 
 
 MS, UTC_FORM = "GetMessagesByReceivedDate", "GetMessagesByReceivedDateUTC"
-NOON_MS = int(NOON.timestamp() * 1000)
 
 
 @pytest.mark.parametrize(
