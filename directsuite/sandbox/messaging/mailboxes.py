@@ -167,10 +167,7 @@ class MailboxFolder(NamedTuple):
 
 def get_folder(connection: sqlite3.Connection, account: int, name: str) -> MailboxFolder:
     """Return a folder. Raises MessagingError with code 3 if it does not exist."""
-    return _require_folder(_find_folder(connection, account, name), name)
-
-
-def _require_folder(existing: MailboxFolder | None, name: str) -> MailboxFolder:
+    existing = _find_folder(connection, account, name)
     if existing is None:
         raise MessagingError(f"The mailbox has no folder {name!r}", MessagingCode.FOLDER)
     return existing
@@ -192,8 +189,7 @@ def _allocate_uids(connection: sqlite3.Connection, folder: int, count: int) -> r
 
 def create_folder(connection: sqlite3.Connection, account: int, name: str) -> str:
     """Create a folder and its missing parents. Return its stored spelling. Raises MessagingError with code 4."""
-    stored_name = _choose_new_name(connection, account, name)
-    _create_parents(connection, account, stored_name)
+    stored_name = _prepare_name(connection, account, name)
     _insert_folder(connection, account, stored_name)
     return stored_name
 
@@ -204,8 +200,7 @@ def rename_folder(connection: sqlite3.Connection, account: int, name: str, new_n
     _validate_not_reserved(old)
     if fold(f"{new_name}.").startswith(fold(f"{old}.")):
         raise MessagingError("A folder cannot be moved into itself")
-    new = _choose_new_name(connection, account, new_name)
-    _create_parents(connection, account, new)
+    new = _prepare_name(connection, account, new_name)
     connection.execute(
         "UPDATE folder SET name = :new || substr(name, length(:old) + 1)"
         " WHERE account = :account AND (name = :old OR substr(name, 1, length(:old) + 1) = :old || '.')",
@@ -247,14 +242,13 @@ def subscribe(
 
     Return the stored spellings of all, and of those whose subscription changed.
     """
-    rows = connection.execute("SELECT id, name FROM folder WHERE account = ?", (account,))
-    existing = {fold(row["name"]): MailboxFolder(row["id"], row["name"]) for row in rows}
-    folders = list(dict.fromkeys(_require_folder(existing.get(fold(name)), name) for name in names))
-    changed: list[str] = []
-    for each in folders:
-        update = "UPDATE folder SET subscribed = :subscribed WHERE id = :folder AND subscribed != :subscribed"
-        if connection.execute(update, {"subscribed": subscribed, "folder": each.id}).rowcount:
-            changed.append(each.name)
+    folders = list(dict.fromkeys(get_folder(connection, account, name) for name in names))
+    update = "UPDATE folder SET subscribed = :subscribed WHERE id = :folder AND subscribed != :subscribed"
+    changed = [
+        each.name
+        for each in folders
+        if connection.execute(update, {"subscribed": subscribed, "folder": each.id}).rowcount
+    ]
     return [each.name for each in folders], changed
 
 
@@ -272,15 +266,8 @@ def _insert_folder(connection: sqlite3.Connection, account: int, name: str) -> i
     return inserted
 
 
-def _create_parents(connection: sqlite3.Connection, account: int, name: str) -> None:
-    levels = name.split(".")
-    for depth in range(2, len(levels)):
-        parent = ".".join(levels[:depth])
-        if _find_folder(connection, account, parent) is None:
-            _insert_folder(connection, account, parent)
-
-
-def _choose_new_name(connection: sqlite3.Connection, account: int, name: str) -> str:
+def _prepare_name(connection: sqlite3.Connection, account: int, name: str) -> str:
+    """Create the missing parents of a new folder. Return its name, with the stored spelling of its parents."""
     if (existing := _find_folder(connection, account, name)) is not None:
         _validate_not_reserved(existing.name)
         raise MessagingError(f"The folder {existing.name!r} already exists")
@@ -290,12 +277,13 @@ def _choose_new_name(connection: sqlite3.Connection, account: int, name: str) ->
         raise MessagingError(f"The name of a folder must have at most {_MAX_NAME_CHARS} characters and no empty level")
     if any(unicodedata.category(character) == "Cc" for character in name):
         raise MessagingError("The name of a folder must not contain control characters")
-    levels = name.split(".")
-    for depth in range(len(levels) - 1, 0, -1):
-        parent = _find_folder(connection, account, ".".join(levels[:depth]))
-        if parent is not None:
-            return ".".join((parent.name, *levels[depth:]))
-    return name
+    path, *levels = name.split(".")
+    for level in levels:
+        parent = _find_folder(connection, account, path)
+        if parent is None:
+            _insert_folder(connection, account, path)
+        path = f"{path if parent is None else parent.name}.{level}"
+    return path
 
 
 def _validate_not_reserved(name: str) -> None:
