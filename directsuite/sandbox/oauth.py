@@ -190,10 +190,10 @@ def _parse_client_credentials(request: web.Request, form: Mapping[str, str]) -> 
     if not header.lower().startswith("basic "):
         return form.get("client_id", ""), form.get("client_secret", "")
     try:
-        client = BasicAuth.decode(header, "utf-8")
+        login: tuple[str, str, str] = BasicAuth.decode(header, "utf-8")
     except ValueError:
         raise _OAuthError("invalid_client", "the Basic credentials cannot be read", HTTPStatus.UNAUTHORIZED) from None
-    return unquote_plus(client.login), unquote_plus(client.password)
+    return unquote_plus(login[0]), unquote_plus(login[1])
 
 
 async def _read_form(request: web.Request) -> dict[str, str]:

@@ -57,22 +57,12 @@ class AuthenticatedRequest(msgspec.Struct, kw_only=True, rename="camel"):
     auth: Authentication | None = None
     authentication: Authentication | None = None
 
-    def get_credentials(self) -> Authentication:
-        """Return `auth`, or else `authentication`, or else empty credentials."""
-        return self.auth or self.authentication or Authentication()
 
-
-class MailboxRequest(AuthenticatedRequest):
+class MailboxRequest(Authentication):
     """A body that is an Authentication, or contains one."""
 
-    username: str = ""
-    password: str = ""
-    direct_addr: str = ""
-
-    def get_credentials(self) -> Authentication:
-        """Return `auth`, or else `authentication`, or else the credentials in the body itself."""
-        bare = Authentication(username=self.username, password=self.password, direct_addr=self.direct_addr)
-        return self.auth or self.authentication or bare
+    auth: Authentication | None = None
+    authentication: Authentication | None = None
 
 
 class Recipient(msgspec.Struct):
@@ -170,7 +160,8 @@ class RawMessagesRequest(AuthenticatedRequest):
     messages: Annotated[list[RawMessageData], msgspec.Meta(min_length=1)]
 
 
-RequestT = TypeVar("RequestT", bound=AuthenticatedRequest)
+Request: TypeAlias = AuthenticatedRequest | MailboxRequest
+RequestT = TypeVar("RequestT", bound=Request)
 
 
 ResponseMembers = dict[str, Any]

@@ -29,11 +29,12 @@ from directsuite.sandbox.messaging import delivery, mailboxes, sending
 from directsuite.sandbox.messaging.headers import fold
 from directsuite.sandbox.messaging.mailboxes import Selection
 from directsuite.sandbox.messaging.requests import (
-    AuthenticatedRequest,
+    Authentication,
     Contents,
     MailboxRequest,
     MessagingCall,
     RawMessagesRequest,
+    Request,
     ResponseMembers,
     SendRequest,
     SendRequestWithHeader,
@@ -75,7 +76,7 @@ class _Operation(NamedTuple):
     """The name in the specification and of the route."""
     path: str
     """The path after the name, except the suffix `Many`."""
-    body_type: type[AuthenticatedRequest]
+    body_type: type[Request]
     kind: Literal["read", "write", "async write"]
     """How to run `function`: reading the database, in one write transaction, or with its own transactions."""
     function: OperationFn | AsyncWriteFn
@@ -144,7 +145,7 @@ class MessagingService:
             tries += 1
 
     async def _run_operation(
-        self, row: _Operation, request: web.Request, body: AuthenticatedRequest, contents: Contents
+        self, row: _Operation, request: web.Request, body: Request, contents: Contents
     ) -> _ResponseParts:
         def begin(connection: sqlite3.Connection) -> MessagingCall[Any]:
             now = self._clock.milliseconds()
@@ -176,14 +177,10 @@ class MessagingService:
         return [ranges[int(part)] if place % 2 else part for place, part in enumerate(parts)]
 
 
-async def _parse_body(
-    request: web.Request, octets: bytes, expected: type[AuthenticatedRequest]
-) -> AuthenticatedRequest:
+async def _parse_body(request: web.Request, octets: bytes, expected: type[Request]) -> Request:
     large = len(octets) > _LARGE_JSON_BYTES
     try:
-        body: AuthenticatedRequest = (
-            await asyncio.to_thread(parse_json, octets, expected) if large else parse_json(octets, expected)
-        )
+        body: Request = await asyncio.to_thread(parse_json, octets, expected) if large else parse_json(octets, expected)
     except msgspec.ValidationError as mismatch:
         raise MessagingError(f"The request body does not match the specification: {mismatch}") from None
     if request.content_type != "application/json":
@@ -191,10 +188,9 @@ async def _parse_body(
     return body
 
 
-def _authenticate(
-    connection: sqlite3.Connection, row: _Operation, body: AuthenticatedRequest, now: int
-) -> tuple[int, str]:
-    credentials = body.get_credentials()
+def _authenticate(connection: sqlite3.Connection, row: _Operation, body: Request, now: int) -> tuple[int, str]:
+    bare = body if isinstance(body, MailboxRequest) else Authentication()
+    credentials = body.auth or body.authentication or bare
     if not row.name.endswith("WithTuser"):
         account = mailboxes.authenticate(connection, credentials.username, credentials.password)
         if account is None:
