@@ -135,7 +135,7 @@ PUBLIC_MODULES = (
 )
 NOT_FOR_USERS = {
     "Certificate",  # asn1crypto's, which has no types
-    "StoredFiles",  # large messages in the sandbox's page
+    "Services",  # of the sandbox, for its page
     *("Uid", "Wire", "CodeUse"),  # names on the wire; an internal attribute of a grant
     # What a synchronisation and its store say to each other:
     *("ChangeSet", "StoredFolder", "Lease", "MessageRow", "Row", "OperatorRequest"),

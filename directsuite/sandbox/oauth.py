@@ -10,7 +10,7 @@ service, and acts for the user name.
 from __future__ import annotations
 
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from urllib.parse import parse_qsl, unquote_plus
 
 from aiohttp import BasicAuth, web
@@ -190,7 +190,7 @@ def _parse_client_credentials(request: web.Request, form: Mapping[str, str]) -> 
     if not header.lower().startswith("basic "):
         return form.get("client_id", ""), form.get("client_secret", "")
     try:
-        login: tuple[str, str, str] = BasicAuth.decode(header, "utf-8")
+        login = cast("tuple[str, str, str]", BasicAuth.decode(header, "utf-8"))
     except ValueError:
         raise _OAuthError("invalid_client", "the Basic credentials cannot be read", HTTPStatus.UNAUTHORIZED) from None
     return unquote_plus(login[0]), unquote_plus(login[1])

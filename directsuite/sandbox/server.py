@@ -197,13 +197,13 @@ class Sandbox(SandboxState):
         return application
 
     def _make_routes(self) -> list[web.RouteDef]:
-        signing = self._services.signing.make_routes()
+        signing = self.services.signing.make_routes()
         if not has_pdf_libraries():
             signing = [attrs.evolve(route, handler=_report_missing_pdf_libraries) for route in signing]
         return [
             *signing,
             *fax.make_routes(self._database),
-            *self._services.messaging.make_routes(),
+            *self.services.messaging.make_routes(),
             *registration.make_routes(self._database, self.clock),
         ]
 

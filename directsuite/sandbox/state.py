@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from contextlib import AsyncExitStack
     from pathlib import Path
 
-    from directsuite.sandbox.files import StoredFiles
     from directsuite.sandbox.quirks import Profiles
     from directsuite.sandbox.signing import KeySource
 
@@ -48,7 +47,9 @@ Seed = Callable[["sqlite3.Connection", int], None]
 """Adds initial data in a transaction, at a time in milliseconds since 1970."""
 
 
-class _Services(NamedTuple):
+class Services(NamedTuple):
+    """What the page and the control API use of an open sandbox."""
+
     database: SandboxDatabase
     signing: SigningService
     messaging: MessagingService
@@ -77,7 +78,7 @@ class SandboxState(ResponseOptions):
         self._keys = keys
         self._keys_lock = threading.Lock()
         self._faults = Faults()
-        self._open_services: _Services | None = None
+        self._open_services: Services | None = None
 
     async def _open(self, opening: AsyncExitStack) -> None:
         """Open the stored state. A clock that the caller has not passed resumes at its stored time."""
@@ -85,7 +86,7 @@ class SandboxState(ResponseOptions):
         opening.callback(opened.close)
         opening.callback(setattr, self, "_open_services", None)
         folder, max_body = self._folder, self._max_body
-        self._open_services = _Services(
+        self._open_services = Services(
             opened,
             SigningService(opened, self.clock, self, self._get_keys, folder and folder / "documents", max_body),
             MessagingService(opened, self.clock, self, folder and folder / "messages", max_body),
@@ -108,18 +109,19 @@ class SandboxState(ResponseOptions):
             return self._keys
 
     async def _remove_unreferenced_files(self, *, at_start: bool = False) -> None:
-        for files in (self.document_files, self.message_files):
-            await files.remove_unreferenced(self._database, at_start=at_start)
+        for service in (self.services.signing, self.services.messaging):
+            await service.files.remove_unreferenced(self._database, at_start=at_start)
 
     @property
-    def _services(self) -> _Services:
+    def services(self) -> Services:
+        """The database, and the services with their files."""
         if self._open_services is None:
             raise RuntimeError(CLOSED_TEXT)
         return self._open_services
 
     @property
     def _database(self) -> SandboxDatabase:
-        return self._services.database
+        return self.services.database
 
     async def _write(self, work: Work[P, T], /, *arguments: P.args, **options: P.kwargs) -> T:
         """Run `work` in a write transaction. Raises ValueError instead of a RejectionError."""
@@ -131,23 +133,6 @@ class SandboxState(ResponseOptions):
     async def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Return the result of `work`, which may only read. Raises its exception."""
         return await self._database.read(work)
-
-    async def describe_document(self, name: str) -> dict[str, Any]:
-        """Return the response of GetDocInfo for a document's file.
-
-        Raises RejectionError if it is malformed or a key is unavailable, FileNotFoundError if it does not exist.
-        """
-        return await self._services.signing.describe(name)
-
-    @property
-    def document_files(self) -> StoredFiles:
-        """The files of the stored documents."""
-        return self._services.signing.files
-
-    @property
-    def message_files(self) -> StoredFiles:
-        """The files of large messages."""
-        return self._services.messaging.files
 
     @property
     def operations(self) -> frozenset[str]:
@@ -183,7 +168,7 @@ class SandboxState(ResponseOptions):
 
     def authority_pem(self) -> bytes:
         """Return the CA certificate of the sandbox's signatures as PEM. The first call creates it."""
-        return self._services.signing.get_keys().authority_pem()
+        return self.services.signing.get_keys().authority_pem()
 
     async def add_account(self, address: str, password: str) -> int:
         """Create a mailbox and return its id. Raises AccountExists if it exists, ValueError for an invalid address."""
@@ -282,7 +267,7 @@ class SandboxState(ResponseOptions):
 
         try:
             return await sending.prepare_and_store(
-                self.message_files,
+                self.services.messaging.files,
                 self._database,
                 lambda new_file: build_content(sending.write_pieces([raw], new_file)),
                 store,

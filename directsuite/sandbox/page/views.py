@@ -103,7 +103,7 @@ def _hold_message(page: SandboxPage, message: Row) -> Generator[bytes | Path]:
     if message["name"] is None:
         yield message["raw"]
         return
-    with page.sandbox.message_files.hold_file(message["name"]) as file:
+    with page.sandbox.services.messaging.files.hold_file(message["name"]) as file:
         yield file
 
 
@@ -212,7 +212,7 @@ async def _list_documents(page: SandboxPage, request: web.Request, **place: Any)
         row["signed"] = row["unsigned"] = None  # if the document cannot be read
         with (
             suppress(RejectionError, FileNotFoundError, ImportError),
-            page.sandbox.document_files.hold_file(row["name"]) as file,
+            page.sandbox.services.signing.files.hold_file(row["name"]) as file,
         ):
             row["signed"], row["unsigned"] = await asyncio.to_thread(_count_signatures, file)
     return shown
@@ -229,8 +229,8 @@ def _count_signatures(file: Path) -> tuple[int, int]:
 async def _show_document(page: SandboxPage, request: web.Request) -> Mapping[str, Any]:
     document = await _find_document(page, request)
     try:
-        with page.sandbox.document_files.hold_file(document["name"]):
-            described: Mapping[str, Any] = await page.sandbox.describe_document(document["name"])
+        with page.sandbox.services.signing.files.hold_file(document["name"]):
+            described: Mapping[str, Any] = await page.sandbox.services.signing.describe(document["name"])
         trouble = None
     except (RejectionError, ImportError) as error:
         described, trouble = {}, str(error)
@@ -296,7 +296,7 @@ async def _serve_raw(page: SandboxPage, request: web.Request) -> web.StreamRespo
     message = (await _find_message(page, request))["message"]
     with _hold_message(page, message) as raw:
         if isinstance(raw, Path):
-            body = page.sandbox.message_files.make_payload([FileRange.from_file(raw)], base64=False)
+            body = page.sandbox.services.messaging.files.make_payload([FileRange.from_file(raw)], base64=False)
             return _build_download(body, f"message-{message['uid']}.eml")
     headers = {"Content-Security-Policy": _FILE_POLICY}
     return web.Response(body=raw, content_type="text/plain", charset="utf-8", headers=headers)
@@ -307,22 +307,22 @@ async def _serve_attachment(page: SandboxPage, request: web.Request) -> web.Stre
     with _hold_message(page, message) as raw:
         reading = await asyncio.to_thread(read_message, raw)
         part = require_found(reading.attachments[number] if number < len(reading.attachments) else None)
-        files = page.sandbox.message_files
+        files = page.sandbox.services.messaging.files
         body = part.content if isinstance(part.content, bytes) else files.make_payload([part.content], base64=False)
         return _build_download(body, part.filename)
 
 
 async def _serve_pdf(page: SandboxPage, request: web.Request) -> web.StreamResponse:
     document = await _find_document(page, request)
-    with page.sandbox.document_files.hold_file(document["name"]) as file:
-        body = page.sandbox.document_files.make_payload([FileRange.from_file(file)], base64=False)
+    with page.sandbox.services.signing.files.hold_file(document["name"]) as file:
+        body = page.sandbox.services.signing.files.make_payload([FileRange.from_file(file)], base64=False)
         return _build_download(body, f"{document['identifier']}.pdf")
 
 
 async def _serve_picture(page: SandboxPage, request: web.Request) -> web.StreamResponse:
     document = await _find_document(page, request)
     number = int(request.match_info["number"])
-    with page.sandbox.document_files.hold_file(document["name"]) as file:
+    with page.sandbox.services.signing.files.hold_file(document["name"]) as file:
         async with page.drawing_slot:
             try:
                 drawn = await asyncio.to_thread(draw_page, file, number)

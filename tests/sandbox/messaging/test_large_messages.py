@@ -321,7 +321,7 @@ async def test_a_message_deleted_before_its_file_is_opened_is_missing(
     await mail.send(NOISE, recipients=[{"email": "deliver@hospital.example", "type": "TO"}])
     uids = (await mail.uids("INBOX.Sent"))[-1:]
     body = {"auth": LOGIN, "uids": uids, "recipients": [{"email": BOB, "type": "TO"}]}
-    reads = mail.sandbox.message_files.hold_files
+    reads = mail.sandbox.services.messaging.files.hold_files
 
     def reads_once_it_has_gone(names: Collection[str]) -> AbstractContextManager[None]:
         [file] = mail.files
@@ -330,7 +330,7 @@ async def test_a_message_deleted_before_its_file_is_opened_is_missing(
         return reads(names)
 
     with closing(sqlite3.connect(mail.folder / "sandbox.sqlite3", isolation_level=None)) as connection:
-        monkeypatch.setattr(mail.sandbox.message_files, "hold_files", reads_once_it_has_gone)
+        monkeypatch.setattr(mail.sandbox.services.messaging.files, "hold_files", reads_once_it_has_gone)
         response = await mail.call(f"{operation}/INBOX.Sent", body, "PUT" if operation == "Forward" else "POST")
     if operation == "Forward":
         assert response["message"] == "The folder has no message with any of these uids"
