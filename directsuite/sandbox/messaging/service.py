@@ -17,6 +17,7 @@ import secrets
 import sqlite3
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import msgspec
@@ -214,11 +215,8 @@ def _get_statuses(connection: sqlite3.Connection, call: MessagingCall[Any]) -> R
     return delivery.build_report_members(deliveries, as_csv=len(smtp_ids) > call.csv_above)
 
 
-def _count(*, unread: bool = False) -> OperationFn:
-    def count(connection: sqlite3.Connection, call: MessagingCall[Any]) -> ResponseMembers:
-        return {"count": mailboxes.count_messages(connection, call.get_folder(connection).id, unread=unread)}
-
-    return count
+def _count(connection: sqlite3.Connection, call: MessagingCall[Any], *, unread: bool = False) -> ResponseMembers:
+    return {"count": mailboxes.count_messages(connection, call.get_folder(connection).id, unread=unread)}
 
 
 def _get_uids(connection: sqlite3.Connection, call: MessagingCall[Any]) -> ResponseMembers:
@@ -232,17 +230,25 @@ def _get_deleted_count(connection: sqlite3.Connection, call: MessagingCall[Mailb
 
 
 def _read(
-    select: Callable[[MessagingCall[Any]], Selection] = lambda _: Selection(),
+    connection: sqlite3.Connection,
+    call: MessagingCall[Any],
     column: Literal["detail", "metadata", "raw"] = "detail",
-) -> OperationFn:
-    build = _build_raw_message if column == "raw" else _build_detail
-
-    def read(connection: sqlite3.Connection, call: MessagingCall[Any]) -> ResponseMembers:
-        folder = call.get_folder(connection)
-        messages = mailboxes.list_messages(connection, folder.id, select(call), column)
-        return {"messages": [build(message, folder.name, call.files) for message in messages]}
-
-    return read
+    *,
+    unread: bool = False,
+) -> ResponseMembers:
+    """Return the messages with the uids of the body, and the times, sender or subject of the path, as far as given."""
+    folder, build = call.get_folder(connection), _build_raw_message if column == "raw" else _build_detail
+    begin_ms, end_ms = _parse_times(call)
+    selection = Selection(
+        uids=call.request.uids if isinstance(call.request, UidsRequest) else None,
+        unread=unread,
+        begin_ms=begin_ms,
+        end_ms=end_ms,
+        sender=call.path.get("sender"),
+        subject=call.path.get("subject"),
+    )
+    messages = mailboxes.list_messages(connection, folder.id, selection, column)
+    return {"messages": [build(message, folder.name, call.files) for message in messages]}
 
 
 def _build_raw_message(message: sqlite3.Row, folder: str, files: StoredFiles) -> dict[str, Any]:
@@ -270,31 +276,19 @@ def _build_detail(message: sqlite3.Row, folder: str, files: StoredFiles) -> msgs
     return {**place, **members}
 
 
-def _select_uids(call: MessagingCall[UidsRequest]) -> Selection:
-    return Selection(uids=call.request.uids)
-
-
-def _select_sender(call: MessagingCall[Any]) -> Selection:
-    return Selection(sender=call.path["sender"])
-
-
-def _select_subject(call: MessagingCall[Any]) -> Selection:
-    return Selection(subject=call.path["subject"])
-
-
-def _select_received(call: MessagingCall[Any]) -> Selection:
-    begin, end = call.path["beginTime"], call.path["endTime"]
-    if not (_MILLISECONDS.fullmatch(begin) and _MILLISECONDS.fullmatch(end)):
-        raise MessagingError("beginTime and endTime must be numbers of milliseconds since 1970")
-    return Selection(begin_ms=int(begin), end_ms=int(end) or None)
-
-
-def _select_received_utc(call: MessagingCall[Any]) -> Selection:
-    return Selection(begin_ms=_parse_utc(call.path["beginTime"]), end_ms=_parse_utc(call.path["endTime"]) + 999)
-
-
 _MILLISECONDS = re.compile(r"-?[0-9]{1,18}")
 _UTC_SECONDS = re.compile(r"[0-9]{14}")
+
+
+def _parse_times(call: MessagingCall[Any]) -> tuple[int | None, int | None]:
+    if "beginTime" not in call.path:
+        return None, None
+    begin, end = call.path["beginTime"], call.path["endTime"]
+    if call.operation.endswith("UTC"):
+        return _parse_utc(begin), _parse_utc(end) + 999
+    if not (_MILLISECONDS.fullmatch(begin) and _MILLISECONDS.fullmatch(end)):
+        raise MessagingError("beginTime and endTime must be numbers of milliseconds since 1970")
+    return int(begin), int(end) or None
 
 
 def _parse_utc(text: str) -> int:
@@ -328,25 +322,25 @@ def _move_folder(connection: sqlite3.Connection, call: MessagingCall[MailboxRequ
     return {}
 
 
-def _change_folder(change: Callable[[sqlite3.Connection, int, str], str]) -> OperationFn:
-    def run(connection: sqlite3.Connection, call: MessagingCall[MailboxRequest]) -> ResponseMembers:
-        call.record(connection, change(connection, call.account, call.path["folderName"]))
-        return {}
+def _change_folder(
+    change: Callable[[sqlite3.Connection, int, str], str],
+    connection: sqlite3.Connection,
+    call: MessagingCall[MailboxRequest],
+) -> ResponseMembers:
+    call.record(connection, change(connection, call.account, call.path["folderName"]))
+    return {}
 
-    return run
 
-
-def _transfer(transfer: mailboxes.TransferFn) -> OperationFn:
-    def change(connection: sqlite3.Connection, call: MessagingCall[UidsRequest]) -> ResponseMembers:
-        source = call.get_folder(connection)
-        destination = mailboxes.get_folder(connection, call.account, call.path["destFolderName"])
-        transferred = transfer(connection, source.id, destination.id, call.request.uids)
-        if transferred:
-            uids, new_uids = list(transferred), list(transferred.values())
-            call.record(connection, source.name, uids=uids, destination=destination.name, new_uids=new_uids)
-        return {}
-
-    return change
+def _transfer(
+    transfer: mailboxes.TransferFn, connection: sqlite3.Connection, call: MessagingCall[UidsRequest]
+) -> ResponseMembers:
+    source = call.get_folder(connection)
+    destination = mailboxes.get_folder(connection, call.account, call.path["destFolderName"])
+    transferred = transfer(connection, source.id, destination.id, call.request.uids)
+    if transferred:
+        uids, new_uids = list(transferred), list(transferred.values())
+        call.record(connection, source.name, uids=uids, destination=destination.name, new_uids=new_uids)
+    return {}
 
 
 def _delete_messages(connection: sqlite3.Connection, call: MessagingCall[UidsRequest]) -> ResponseMembers:
@@ -362,15 +356,12 @@ def _delete_messages(connection: sqlite3.Connection, call: MessagingCall[UidsReq
     return {}
 
 
-def _mark(*, seen: bool) -> OperationFn:
-    def change(connection: sqlite3.Connection, call: MessagingCall[UidsRequest]) -> ResponseMembers:
-        folder = call.get_folder(connection)
-        marked = mailboxes.set_seen(connection, folder.id, call.request.uids, seen=seen)
-        if marked:
-            call.record(connection, folder.name, uids=marked)
-        return {}
-
-    return change
+def _mark(connection: sqlite3.Connection, call: MessagingCall[UidsRequest], *, seen: bool) -> ResponseMembers:
+    folder = call.get_folder(connection)
+    marked = mailboxes.set_seen(connection, folder.id, call.request.uids, seen=seen)
+    if marked:
+        call.record(connection, folder.name, uids=marked)
+    return {}
 
 
 def _parse_boolean(segment: str) -> bool:
@@ -384,8 +375,10 @@ _LARGE_BODY_TYPES = frozenset((SendRequest, SendRequestWithHeader, RawMessagesRe
 """The bodies whose large contents are written to a file while they are received."""
 
 _FOLDER = "/{folderName}"
-_FOLDER_AND_TIMES = "/{folderName}/{beginTime}/{endTime}"
-_FOLDER_AND_DESTINATION = "/{folderName}/{destFolderName}"
+_TIMES = "/{folderName}/{beginTime}/{endTime}"
+_TO_FOLDER = "/{folderName}/{destFolderName}"
+
+_read_metadata = partial(_read, column="metadata")
 
 OPERATIONS = (
     _Operation("Send", "", SendRequest, "async write", sending.send, "PUT"),
@@ -397,36 +390,30 @@ OPERATIONS = (
     _Operation("GetMessageStatus", "/{smtpId}", MailboxRequest, "read", _get_statuses),
     _Operation("GetMessageStatusWithTuser", "/{smtpId}", MailboxRequest, "read", _get_statuses),
     _Operation("GetMessageStatusMany", "/", SmtpIdsRequest, "read", _get_statuses),
-    _Operation("GetMessageCount", _FOLDER, MailboxRequest, "read", _count()),
-    _Operation("GetUnreadMessageCount", _FOLDER, MailboxRequest, "read", _count(unread=True)),
+    _Operation("GetMessageCount", _FOLDER, MailboxRequest, "read", _count),
+    _Operation("GetUnreadMessageCount", _FOLDER, MailboxRequest, "read", partial(_count, unread=True)),
     _Operation("GetDeletedMessageCount", _FOLDER, MailboxRequest, "read", _get_deleted_count),
     _Operation("GetUIDs", _FOLDER, MailboxRequest, "read", _get_uids),
-    _Operation("GetMessages", _FOLDER, MailboxRequest, "read", _read()),
-    _Operation("GetUnreadMessages", _FOLDER, MailboxRequest, "read", _read(lambda _: Selection(unread=True))),
-    _Operation("GetMessagesByUIDs", _FOLDER, UidsRequest, "read", _read(_select_uids)),
-    _Operation("GetRawMessagesByUIDs", _FOLDER, UidsRequest, "read", _read(_select_uids, "raw")),
-    _Operation("GetMessagesByReceivedDate", _FOLDER_AND_TIMES, MailboxRequest, "read", _read(_select_received)),
-    _Operation("GetMessagesByReceivedDateUTC", _FOLDER_AND_TIMES, MailboxRequest, "read", _read(_select_received_utc)),
-    _Operation("GetMessagesBySender", _FOLDER + "/{sender}", MailboxRequest, "read", _read(_select_sender)),
-    _Operation("GetMessagesBySubject", _FOLDER + "/{subject}", MailboxRequest, "read", _read(_select_subject)),
-    _Operation("GetMessageMetaData", _FOLDER, MailboxRequest, "read", _read(column="metadata")),
-    _Operation(
-        *("SearchMessagesMetadataByReceivedDate", _FOLDER_AND_TIMES, MailboxRequest),
-        *("read", _read(_select_received, "metadata")),
-    ),
-    _Operation(
-        *("SearchMessagesMetadataByReceivedDateUTC", _FOLDER_AND_TIMES, MailboxRequest),
-        *("read", _read(_select_received_utc, "metadata")),
-    ),
+    _Operation("GetMessages", _FOLDER, MailboxRequest, "read", _read),
+    _Operation("GetUnreadMessages", _FOLDER, MailboxRequest, "read", partial(_read, unread=True)),
+    _Operation("GetMessagesByUIDs", _FOLDER, UidsRequest, "read", _read),
+    _Operation("GetRawMessagesByUIDs", _FOLDER, UidsRequest, "read", partial(_read, column="raw")),
+    _Operation("GetMessagesByReceivedDate", _TIMES, MailboxRequest, "read", _read),
+    _Operation("GetMessagesByReceivedDateUTC", _TIMES, MailboxRequest, "read", _read),
+    _Operation("GetMessagesBySender", _FOLDER + "/{sender}", MailboxRequest, "read", _read),
+    _Operation("GetMessagesBySubject", _FOLDER + "/{subject}", MailboxRequest, "read", _read),
+    _Operation("GetMessageMetaData", _FOLDER, MailboxRequest, "read", _read_metadata),
+    _Operation("SearchMessagesMetadataByReceivedDate", _TIMES, MailboxRequest, "read", _read_metadata),
+    _Operation("SearchMessagesMetadataByReceivedDateUTC", _TIMES, MailboxRequest, "read", _read_metadata),
     _Operation("GetFolders", "/{rootFolderName}/{subscribedFolderOnly}", MailboxRequest, "read", _get_folders),
     _Operation("SetFoldersSubscribed", "/", SetFoldersSubscribedRequest, "write", _set_folders_subscribed),
-    _Operation("CreateFolder", _FOLDER, MailboxRequest, "write", _change_folder(mailboxes.create_folder)),
+    _Operation("CreateFolder", _FOLDER, MailboxRequest, "write", partial(_change_folder, mailboxes.create_folder)),
     _Operation("MoveFolder", _FOLDER + "/{newFolderName}", MailboxRequest, "write", _move_folder),
-    _Operation("DeleteFolder", _FOLDER, MailboxRequest, "write", _change_folder(mailboxes.delete_folder)),
-    _Operation("CopyMessagesByUIDs", _FOLDER_AND_DESTINATION, UidsRequest, "write", _transfer(mailboxes.copy_messages)),
-    _Operation("MoveMessagesByUIDs", _FOLDER_AND_DESTINATION, UidsRequest, "write", _transfer(mailboxes.move_messages)),
+    _Operation("DeleteFolder", _FOLDER, MailboxRequest, "write", partial(_change_folder, mailboxes.delete_folder)),
+    _Operation("CopyMessagesByUIDs", _TO_FOLDER, UidsRequest, "write", partial(_transfer, mailboxes.copy_messages)),
+    _Operation("MoveMessagesByUIDs", _TO_FOLDER, UidsRequest, "write", partial(_transfer, mailboxes.move_messages)),
     _Operation("DeleteMessagesByUIDs", _FOLDER + "/{deleteForever}", UidsRequest, "write", _delete_messages),
-    _Operation("MarkMessagesAsReadByUIDs", _FOLDER, UidsRequest, "write", _mark(seen=True)),
-    _Operation("MarkMessagesAsUnreadByUIDs", _FOLDER, UidsRequest, "write", _mark(seen=False)),
+    _Operation("MarkMessagesAsReadByUIDs", _FOLDER, UidsRequest, "write", partial(_mark, seen=True)),
+    _Operation("MarkMessagesAsUnreadByUIDs", _FOLDER, UidsRequest, "write", partial(_mark, seen=False)),
 )
 """All operations of the service."""
