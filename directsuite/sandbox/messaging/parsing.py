@@ -13,8 +13,6 @@ from __future__ import annotations
 import mmap
 import os
 import re
-from collections import Counter
-from collections.abc import Iterator
 from datetime import UTC
 from email.errors import MessageError
 from email.message import Message
@@ -154,56 +152,6 @@ class _Delimiter(NamedTuple):
     is_closing: bool
 
 
-class _OpenParts:
-    """The stack of multiparts that contain a position in a message, outermost first.
-
-    If they share a boundary, a delimiter belongs to the innermost one, and ends those inside it.
-    """
-
-    def __init__(self, raw: bytes | mmap.mmap) -> None:
-        self._raw = raw
-        self._parts: list[_Multipart] = []
-        self._boundaries: Counter[bytes] = Counter()
-
-    @property
-    def is_alternative(self) -> bool:
-        return bool(self._parts) and self._parts[-1].is_alternative
-
-    def open(self, part: _Multipart) -> None:
-        self._parts.append(part)
-        self._boundaries[part.boundary] += 1
-
-    def close(self, boundary: bytes) -> None:
-        self.close_inner_parts(boundary)
-        self._boundaries[self._parts.pop().boundary] -= 1
-
-    def begin_next_part(self, boundary: bytes, *, first: bool) -> _Multipart:
-        """Start the next part of the multipart with this boundary. Return that multipart."""
-        around = self.close_inner_parts(boundary)
-        if not first:  # for its second and later parts, `is_alternative` ignores the parts that contain it
-            self._parts[-1] = around._replace(is_alternative=around.content_type == "multipart/alternative")
-        return around
-
-    def close_inner_parts(self, boundary: bytes) -> _Multipart:
-        while self._parts[-1].boundary != boundary:
-            self._boundaries[self._parts.pop().boundary] -= 1
-        return self._parts[-1]
-
-    def find_delimiter(self, position: int) -> _Delimiter | None:
-        if not self._parts:
-            return None
-        lines = _iter_hyphen_lines(self._raw, position)
-        return next((delimiter for line in lines if (delimiter := self.match_delimiter(line))), None)
-
-    def match_delimiter(self, line: re.Match[bytes]) -> _Delimiter | None:
-        written = line[1].rstrip(b" \t")
-        if self._boundaries[written]:
-            return _Delimiter(*line.span(), written, is_closing=False)
-        if written.endswith(b"--") and self._boundaries[written[:-2]]:
-            return _Delimiter(*line.span(), written[:-2], is_closing=True)
-        return None
-
-
 class _ContentPart(NamedTuple):
     part: Message
     start: int
@@ -299,62 +247,89 @@ def _read_parts(message: _MessageOctets) -> ParsedMessage:
 
 
 def _divide(message: _MessageOctets) -> tuple[Message, list[_ContentPart]]:
+    """Return the headers of a message, and its parts that are not multiparts.
+
+    `around` are the multiparts that contain a position, outermost first. If they share a boundary, a delimiter belongs
+    to the innermost one, and ends those inside it.
+    """
     raw = message.octets
     leaves: list[_ContentPart] = []
-    around = _OpenParts(raw)
+    around: list[_Multipart] = []
     top, start = _read_head(message, 0, around)
     part = top
     for _ in range(MAX_PARTS - 1):
         content_type, boundary = part.get_content_type(), b""
+        is_alternative = bool(around) and around[-1].is_alternative
         if part.get_content_maintype() == "multipart":
             boundary = part.get_boundary("").encode("utf-8", "surrogateescape")
         if boundary:
-            is_alternative = around.is_alternative or content_type == "multipart/alternative"
-            around.open(_Multipart(boundary, is_alternative, content_type))
-        delimiter = around.find_delimiter(start)
+            contains_choices = is_alternative or content_type == "multipart/alternative"
+            around.append(_Multipart(boundary, contains_choices, content_type))
+        delimiter = _find_delimiter(raw, start, around)
         if boundary and (delimiter is None or delimiter.boundary != boundary):
-            around.close(boundary)
+            around.pop()
             boundary = b""  # a multipart without parts: treat it as one part
         if not boundary:
             end = len(raw) if delimiter is None else _strip_line_break(raw, start, delimiter.start)
-            leaves.append(_ContentPart(part, start, end, around.is_alternative))
+            leaves.append(_ContentPart(part, start, end, is_alternative))
         while delimiter is not None and delimiter.is_closing:
-            around.close(delimiter.boundary)
-            delimiter = around.find_delimiter(delimiter.end)
+            _close_inner_parts(around, delimiter.boundary)
+            around.pop()
+            delimiter = _find_delimiter(raw, delimiter.end, around)
             boundary = b""
         if delimiter is None:
             return top, leaves
-        outer = around.begin_next_part(delimiter.boundary, first=bool(boundary))
+        outer = _close_inner_parts(around, delimiter.boundary)
+        if not boundary:  # for its second and later parts, `is_alternative` ignores the parts that contain it
+            around[-1] = outer._replace(is_alternative=outer.content_type == "multipart/alternative")
         part, start = _read_head(message, delimiter.end, around)
         part.set_default_type("message/rfc822" if outer.content_type == "multipart/digest" else "text/plain")
-    leaves.append(_ContentPart(part, start, len(raw), around.is_alternative))
+    leaves.append(_ContentPart(part, start, len(raw), bool(around) and around[-1].is_alternative))
     return top, leaves
 
 
-def _iter_hyphen_lines(raw: bytes | mmap.mmap, position: int) -> Iterator[re.Match[bytes]]:
-    while position < len(raw):
+def _close_inner_parts(around: list[_Multipart], boundary: bytes) -> _Multipart:
+    while around[-1].boundary != boundary:
+        around.pop()
+    return around[-1]
+
+
+def _find_delimiter(raw: bytes | mmap.mmap, position: int, around: list[_Multipart]) -> _Delimiter | None:
+    boundaries = {part.boundary for part in around}
+    while boundaries and position < len(raw):
         end = position + _SEARCH_WINDOW_BYTES
         if b"--" in raw[position : end + 1]:  # skips base64 quickly
             for hyphens in _HYPHENS.finditer(raw, position, end + 1):
-                if line := _DELIMITER_LINE.match(raw, hyphens.start()):
-                    yield line
+                if found := _match_delimiter(raw, hyphens.start(), boundaries):
+                    return found
         position = end
+    return None
 
 
-def _read_head(message: _MessageOctets, start: int, around: _OpenParts) -> tuple[Message, int]:
+def _match_delimiter(raw: bytes | mmap.mmap, position: int, boundaries: set[bytes]) -> _Delimiter | None:
+    line = _DELIMITER_LINE.match(raw, position)
+    if line is None:
+        return None
+    written = line[1].rstrip(b" \t")
+    closed = written.removesuffix(b"--")
+    boundary = written if written in boundaries else closed
+    return _Delimiter(*line.span(), boundary, boundary != written) if boundary in boundaries else None
+
+
+def _read_head(message: _MessageOctets, start: int, around: list[_Multipart]) -> tuple[Message, int]:
     """Return the headers of the part at this position, and the position of its content.
 
     Spaces before a colon are allowed (RFC 822). A single line that is not a header is ignored if headers follow it.
     An mbox line `From ` and lines of spaces before the first header are also ignored.
     """
-    raw = message.octets
+    raw, boundaries = message.octets, {part.boundary for part in around}
     lines: list[bytes] = []
     stray: int | None = None
     position = start
     for line in _LINE.finditer(raw, start):
         message.count_octets(line.end() - position)
         written, folded = line[0], line[0][:1] in (b" ", b"\t")
-        if (delimiter := _DELIMITER_LINE.match(raw, position)) and around.match_delimiter(delimiter):
+        if _match_delimiter(raw, position, boundaries):
             break
         if not written.strip(b"\r\n"):
             position = line.end()
