@@ -34,7 +34,7 @@ options_of_variables = dict[str, str]()
 EXTRAS: Mapping[str, tuple[str, ...]] = {
     "cli": ("cyclopts", "justhtml", "keyring", "rich"),
     "sandbox": (
-        *("pikepdf", "pyhanko", "pyhanko_certvalidator", "cryptography", "fontTools", "PIL", "yaml"),
+        *("pikepdf", "pyhanko", "pyhanko_certvalidator", "cryptography", "reportlab", "PIL", "yaml"),
         *("jinja2", "pypdfium2"),
     ),
 }

@@ -64,7 +64,7 @@ _DEMO_TOKEN_LIFETIME = timedelta(days=365)  # a test may advance the clock and k
 _OPENAPI_FILE = Path(__file__).with_name("openapi.yaml")
 _MAX_BODY_BYTES = 64 * 2**20
 _MIN_TOKEN_CHARS = 16
-_PDF_LIBRARIES = ("pikepdf", "pyhanko", "cryptography", "fontTools")
+_PDF_LIBRARIES = ("pikepdf", "pyhanko", "cryptography", "reportlab")
 _PARAMETER = re.compile(r"\{(\w+)\}")
 _SHUTDOWN_TIMEOUT = 5.0  # seconds for requests in progress
 _KEEPALIVE_TIMEOUT = 30.0  # seconds, longer than the idle timeout of clients, so that they close first

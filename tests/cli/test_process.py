@@ -173,7 +173,7 @@ REMEDY = "In a copy of the repository, run pip install '.[cli,sandbox]'."
 
 LIBRARIES = {
     "cli": ("cyclopts", "justhtml", "rich"),
-    "sandbox": ("pikepdf", "pyhanko", "pyhanko_certvalidator", "cryptography", "fontTools", "PIL"),
+    "sandbox": ("pikepdf", "pyhanko", "pyhanko_certvalidator", "cryptography", "reportlab", "PIL"),
 }
 
 

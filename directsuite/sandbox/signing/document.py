@@ -174,12 +174,6 @@ def _mend_fields(pdf: pikepdf.Pdf, parent: pikepdf.Object, key: str, seen: set[t
     parent[key] = pikepdf.Array(mended)
 
 
-def make_stream(pdf: pikepdf.Pdf, content: bytes, **entries: Any) -> pikepdf.Object:
-    """Return a new stream of `pdf` with these dictionary entries."""
-    stream: pikepdf.Object = _cast_to_any(pdf).make_stream(content, **entries)
-    return stream
-
-
 @contextmanager
 def _allow_stray_widgets(pdf: pikepdf.Pdf) -> Generator[None]:
     """Suppress pikepdf's warning about widgets without a field while the block saves the document."""
@@ -357,21 +351,6 @@ def find_crop_box(page: pikepdf.Page) -> Rectangle:
 def find_rotation(page: pikepdf.Page) -> int:
     """Return the clockwise rotation of the page: 0 (also if missing or malformed), 90, 180 or 270 degrees."""
     return to_integer(_find_inherited(page.obj, "/Rotate")) // 90 * 90 % 360
-
-
-def compute_upright_matrix(
-    turned: int, width: float, height: float
-) -> tuple[float, float, tuple[int, int, int, int, float, float]]:
-    """Return the size of a drawing that is upright on a rotated page, and the matrix from it to the target rectangle.
-
-    turned: the clockwise rotation of the page in degrees.
-    width, height: the size of the target rectangle before rotation, in points.
-    """
-    return {
-        90: (height, width, (0, 1, -1, 0, width, 0)),
-        180: (width, height, (-1, 0, 0, -1, width, height)),
-        270: (height, width, (0, -1, 1, 0, 0, height)),
-    }.get(turned, (width, height, (1, 0, 0, 1, 0, 0)))
 
 
 def _find_inherited(node: pikepdf.Object, key: str) -> pikepdf.Object | None:

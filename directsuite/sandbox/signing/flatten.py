@@ -9,36 +9,33 @@ writes question marks for characters outside Latin-1 and loses borders. Size and
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pikepdf
 from pikepdf import Array, Dictionary, Name, Rectangle
 
 from directsuite.sandbox.rejections import InvalidActionError
 from directsuite.sandbox.signing import document
-from directsuite.sandbox.signing.document import FieldFlag, PdfField
-from directsuite.sandbox.signing.text import (
+from directsuite.sandbox.signing.appearance import (
+    Drawing,
     TextStyle,
     draw_comb,
     draw_item_list,
     draw_line,
     draw_paragraph,
+    fill_rectangle,
     find_font,
 )
+from directsuite.sandbox.signing.document import FieldFlag, PdfField
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 _FONT_SIZE = re.compile(r"/[^\s/]++\s++(-?[\d.]++)\s++Tf")
-_PAINT_OPERATORS = {
-    0: ("", ""),
-    1: ("g", "G"),
-    3: ("rg", "RG"),
-    4: ("k", "K"),
-}  # for filling and stroking, by number of components
+_PAINT_OPERATORS = {1: ("g", "G"), 3: ("rg", "RG"), 4: ("k", "K")}  # for filling and stroking, by number of components
 _INVISIBLE, _HIDDEN, _NO_VIEW, _READ_ONLY, _LOCKED = 1, 2, 32, 64, 128  # annotation flags (ISO 32000-1, 12.5.3)
 _MAX_COVERED = 100  # rectangles compared on a page; on pages with more, every widget counts as covering one
-_MARK_GLYPHS = {"checkbox": b"4", "radio": b"l"}  # a tick and a disc in ZapfDingbats
+_MARKS = {"checkbox": "\N{HEAVY CHECK MARK}", "radio": "\N{BLACK CIRCLE}"}  # in ZapfDingbats
 
 
 def flatten(source: Path, target: Path) -> list[str]:
@@ -114,7 +111,7 @@ def _prepare_widget(pdf: pikepdf.Pdf, widget: pikepdf.Object) -> None:
     if layer is None or appearance is None:
         return
     # A copy, because other widgets may share the original.
-    in_layer = document.make_stream(pdf, appearance.read_raw_bytes())
+    in_layer = pikepdf.Stream(pdf, appearance.read_raw_bytes())
     for key, entry in appearance.items():
         if key != "/Length":
             in_layer[key] = entry
@@ -175,7 +172,7 @@ def complete_appearances(pdf: pikepdf.Pdf) -> None:
         for widget in field.widgets:
             if "/Rect" not in widget:
                 continue
-            if field.kind in _MARK_GLYPHS:
+            if field.kind in _MARKS:
                 _show_state(pdf, field, widget, outdated=outdated)
             elif (outdated or not isinstance(widget.get("/AP", Dictionary()).get("/N"), pikepdf.Stream)) and (
                 field.kind in ("text", "choice") or _find_caption(field, widget) is not None
@@ -195,7 +192,7 @@ def _draw_text(pdf: pikepdf.Pdf, form: pikepdf.Object, field: PdfField, widget: 
             f"the form field {field.name} contains characters that no font on the sandbox's machine has: install a"
             " font that covers them, or add an appearance to the document"
         )
-    width, height, frame, matrix = _build_frame(widget)
+    drawing = _draw_frame(widget)
     default = document.value_to_text(widget.get("/DA") or field.get("/DA") or form.get("/DA")) or "/Helv 0 Tf 0 g"
     sized = _FONT_SIZE.search(default)
     style = TextStyle(
@@ -205,23 +202,20 @@ def _draw_text(pdf: pikepdf.Pdf, form: pikepdf.Object, field: PdfField, widget: 
         alignment=1
         if caption is not None
         else document.to_integer(widget.get("/Q") or field.get("/Q") or form.get("/Q")),
-        width=width,
-        height=height,
+        width=drawing.width,
+        height=drawing.height,
     )
     cells = document.to_integer(field.get("/MaxLen"))
     if field.kind == "choice" and FieldFlag.COMBO not in field.flags:
-        chosen = _find_chosen(field, options)
-        body = draw_item_list(style, [shown for _, shown in options], chosen, document.to_integer(field.get("/TI")))
+        chosen, first = _find_chosen(field, options), document.to_integer(field.get("/TI"))
+        draw_item_list(drawing.canvas, style, [shown for _, shown in options], chosen, first)
     elif FieldFlag.MULTILINE in field.flags and field.kind == "text":
-        body = draw_paragraph(style, text)
+        draw_paragraph(drawing.canvas, style, text)
     elif FieldFlag.COMB in field.flags and cells > 0:
-        body = draw_comb(style, text, cells)
+        draw_comb(drawing.canvas, style, text, cells)
     else:
-        body = draw_line(style, text)
-    content = frame + b"/Tx BMC\n" + body + b"EMC\n"
-    resources = Dictionary(Font=Dictionary(Text=font.make_resource(pdf)))
-    stream = _make_form_object(pdf, content, width, height, matrix, resources)
-    widget["/AP"] = Dictionary(N=stream)
+        draw_line(drawing.canvas, style, text)
+    widget["/AP"] = Dictionary(N=drawing.to_form_object(pdf))
     if "/AS" in widget:
         del widget["/AS"]
 
@@ -278,55 +272,36 @@ def _show_state(pdf: pikepdf.Pdf, field: PdfField, widget: pikepdf.Object, *, ou
 
 
 def _draw_mark(pdf: pikepdf.Pdf, field: PdfField, widget: pikepdf.Object, *, is_on: bool) -> pikepdf.Object:
-    width, height, content, matrix = _build_frame(widget)
+    drawing = _draw_frame(widget)
     if is_on:
-        size = min(width, height) * 0.8
-        across, up = (width - size * 0.8) / 2, (height - size * 0.7) / 2
-        content += b"q BT /Mark %.3f Tf 0 g %.3f %.3f Td (%s) Tj ET Q\n" % (size, across, up, _MARK_GLYPHS[field.kind])
-    dingbats = Dictionary(Type=Name.Font, Subtype=Name.Type1, BaseFont=Name.ZapfDingbats)
-    resources = Dictionary(Font=Dictionary(Mark=pdf.make_indirect(dingbats)))
-    return _make_form_object(pdf, content, width, height, matrix, resources)
+        size = min(drawing.width, drawing.height) * 0.8
+        drawing.canvas.setFont("ZapfDingbats", size)
+        drawing.canvas.drawCentredString(drawing.width / 2, (drawing.height - size * 0.7) / 2, _MARKS[field.kind])
+    return drawing.to_form_object(pdf)
 
 
-def _build_frame(widget: pikepdf.Object) -> tuple[float, float, bytes, Array]:
-    corners: Any = widget["/Rect"]
-    rectangle = Rectangle(corners)
-    looks = widget.get("/MK")
-    width, height, matrix = document.compute_upright_matrix(
-        document.to_integer(looks.get("/R")) % 360 if looks is not None else 0, rectangle.width, rectangle.height
-    )
-    border = widget.get("/BS")
-    thickness = float(str(border.get("/W", 1))) if border is not None else 1.0
-    content = b""
-    background = _format_colour(looks, "/BG", 0)
+def _draw_frame(widget: pikepdf.Object) -> Drawing:
+    """Return a drawing for a widget, with its background and border."""
+    rectangle = document.parse_rectangle(widget["/Rect"]) or Rectangle(0, 0, 0, 0)
+    looks, border = widget.get("/MK", Dictionary()), widget.get("/BS", Dictionary())
+    turned = document.to_integer(looks.get("/R")) % 360
+    drawing = Drawing(rectangle.width, rectangle.height, turned)
+    background, line = _format_colour(looks, "/BG", 0), _format_colour(looks, "/BC", 1)
     if background:
-        content += background + b" 0 0 %.3f %.3f re f\n" % (width, height)
-    line = _format_colour(looks, "/BC", 1)
+        fill_rectangle(drawing.canvas, background, 0, 0, drawing.width, drawing.height)
+    thickness = float(str(border.get("/W", 1)))
     if line and thickness > 0:
+        drawing.canvas.saveState()
+        drawing.canvas.addLiteral(line)
+        drawing.canvas.setLineWidth(thickness)
         inset = thickness / 2
-        content += line + b" %.3f w %.3f %.3f %.3f %.3f re S\n" % (
-            thickness, inset, inset, width - thickness, height - thickness,
-        )  # fmt: skip
-    return width, height, b"q\n" + content + b"Q\n" if content else b"", Array(list(matrix))
+        drawing.canvas.rect(inset, inset, drawing.width - thickness, drawing.height - thickness)
+        drawing.canvas.restoreState()
+    return drawing
 
 
-def _format_colour(looks: pikepdf.Object | None, key: str, use: int) -> bytes:
-    colour = looks.get(key) if looks is not None else None
-    if not isinstance(colour, pikepdf.Array) or len(colour) not in _PAINT_OPERATORS or len(colour) == 0:
-        return b""
-    components = " ".join(str(component) for component in colour)
-    return f"{components} {_PAINT_OPERATORS[len(colour)][use]}".encode()
-
-
-def _make_form_object(
-    pdf: pikepdf.Pdf, content: bytes, width: float, height: float, matrix: Array, resources: Dictionary
-) -> pikepdf.Object:
-    return document.make_stream(
-        pdf,
-        content,
-        Type=Name.XObject,
-        Subtype=Name.Form,
-        BBox=Array([0, 0, round(width, 3), round(height, 3)]),
-        Matrix=matrix,
-        Resources=resources,
-    )
+def _format_colour(looks: pikepdf.Object, key: str, use: int) -> str:
+    colour = looks.get(key)
+    if not isinstance(colour, pikepdf.Array) or len(colour) not in _PAINT_OPERATORS:
+        return ""
+    return f"{' '.join(map(str, colour))} {_PAINT_OPERATORS[len(colour)][use]}"

@@ -11,16 +11,16 @@ from __future__ import annotations
 import asyncio
 import io
 import shutil
-import zlib
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from importlib import import_module
 from itertools import count
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-import pikepdf
-from pikepdf import Array, Dictionary, Name, Rectangle
+from pikepdf import Rectangle
+from PIL import Image, ImageOps
 from pyhanko.pdf_utils.content import AppearanceContent
 from pyhanko.pdf_utils.misc import PdfError
 from pyhanko.pdf_utils.reader import PdfFileReader
@@ -32,15 +32,22 @@ from pyhanko.stamp import BaseStampStyle
 
 from directsuite.sandbox.rejections import InvalidActionError, InvalidParameterError
 from directsuite.sandbox.signing import document
+from directsuite.sandbox.signing.appearance import (
+    HELVETICA,
+    Drawing,
+    TextStyle,
+    draw_paragraph,
+    fill_rectangle,
+    find_font,
+)
 from directsuite.sandbox.signing.flatten import complete_appearances
-from directsuite.sandbox.signing.text import Helvetica, TextStyle, draw_paragraph, find_font
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
     from pathlib import Path
 
-    from PIL.Image import Image
+    import pikepdf
     from pyhanko.pdf_utils.layout import BoxConstraints
     from pyhanko.pdf_utils.writer import BasePdfFileWriter
     from pyhanko.sign.signers import Signer
@@ -54,6 +61,7 @@ _PICTURE_FORMATS = ("PNG", "JPEG", "GIF", "BMP")
 _GAP = 2.0  # points around the picture, and between picture and text
 
 DrawFn = Callable[[float, float], bytes]
+_read_image: Any = import_module("reportlab.lib.utils").ImageReader  # reportlab has no types
 
 
 def sign(source: Path, target: Path, requests: Sequence[SignatureRequest], signer: Signer, at: datetime) -> list[str]:
@@ -84,7 +92,7 @@ class _PlannedSignature:
     """None if the field exists already."""
     rotation: int
     """Of the page, clockwise in degrees."""
-    picture: Image | None
+    picture: Image.Image | None
 
 
 def _plan_signatures(pdf: pikepdf.Pdf, requests: Sequence[SignatureRequest]) -> list[_PlannedSignature]:
@@ -188,9 +196,7 @@ async def _embed(file: BinaryIO, pdf_signer: PdfSigner, at: datetime) -> None:
     await signed.post_signature_processing(output)
 
 
-def _read_picture(picture: bytes) -> Image:
-    from PIL import Image
-
+def _read_picture(picture: bytes) -> Image.Image:
     try:
         opened = Image.open(io.BytesIO(picture), formats=_PICTURE_FORMATS)
         return _apply_exif_orientation(opened).convert("RGBA")
@@ -202,54 +208,32 @@ def _read_picture(picture: bytes) -> Image:
         raise InvalidParameterError("graphicalSignature is not a readable PNG, JPEG, GIF or BMP picture") from None
 
 
-def _apply_exif_orientation(picture: Image) -> Image:
-    from PIL import ImageOps
-
+def _apply_exif_orientation(picture: Image.Image) -> Image.Image:
     picture.load()  # so that errors of the picture itself are raised
     with suppress(Exception):  # Pillow may raise any exception for damaged EXIF data
         return ImageOps.exif_transpose(picture)
     return picture
 
 
-def _draw_stamp(width: float, height: float, *, lines: list[str], picture: Image | None, turned: int) -> bytes:
+def _draw_stamp(width: float, height: float, *, lines: list[str], picture: Image.Image | None, turned: int) -> bytes:
     """Return a PDF of one page with the appearance of a signature.
 
     width, height: the size on the unrotated page, in points.
     turned: the clockwise rotation of the page in degrees.
     The background is white, because the page may be a dark scan.
     """
-    across, up, matrix = document.compute_upright_matrix(turned, width, height)
-    text_left, text_bottom, text_width, text_height = 0.0, 0.0, across, up
-    with pikepdf.new() as pdf:
-        resources = Dictionary()
-        content = b"1 g 0 0 %.3f %.3f re f\n%.3f %.3f %.3f %.3f %.3f %.3f cm\n" % (width, height, *matrix)
-        if picture is not None:
-            beside = across >= up
-            room = (across / 2, up) if beside else (across, up / 2)
-            scale = min((room[0] - 2 * _GAP) / picture.width, (room[1] - 2 * _GAP) / picture.height)
-            drawn = (max(picture.width * scale, 0.01), max(picture.height * scale, 0.01))
-            left, bottom = (room[0] - drawn[0]) / 2, up - room[1] + (room[1] - drawn[1]) / 2
-            content += b"q %.3f 0 0 %.3f %.3f %.3f cm /Picture Do Q\n" % (*drawn, left, bottom)
-            resources["/XObject"] = Dictionary(Picture=_make_image(pdf, picture))
-            if beside:
-                text_left, text_width = across / 2, across / 2
-            else:
-                text_height = up / 2
-        text = "\n".join(lines)
-        font = find_font(text) or Helvetica()
-        resources["/Font"] = Dictionary(Text=font.make_resource(pdf))
-        style = TextStyle(font, 0.0, "0 g", 0, text_width, text_height)
-        content += b"q 1 0 0 1 %.3f %.3f cm\n%sQ\n" % (text_left, text_bottom, draw_paragraph(style, text))
-        page = Dictionary(
-            Type=Name.Page,
-            MediaBox=Array([0, 0, round(width, 3), round(height, 3)]),
-            Resources=resources,
-            Contents=document.make_stream(pdf, content),
-        )
-        pdf.pages.append(pikepdf.Page(pdf.make_indirect(page)))
-        output = io.BytesIO()
-        pdf.save(output)
-        return output.getvalue()
+    drawing = Drawing(width, height, turned)
+    canvas, across, up = drawing.canvas, drawing.width, drawing.height
+    fill_rectangle(canvas, "1 g", 0, 0, across, up)
+    text_width, text_height = across, up
+    if picture is not None:
+        text_width, text_height = (across / 2, up) if across >= up else (across, up / 2)
+        place = _GAP, up - text_height + _GAP, max(text_width - 2 * _GAP, 0.01), max(text_height - 2 * _GAP, 0.01)
+        canvas.drawImage(_read_image(picture), *place, mask="auto", preserveAspectRatio=True)
+        canvas.translate(across - text_width, 0)
+    text = "\n".join(lines)
+    draw_paragraph(canvas, TextStyle(find_font(text) or HELVETICA, 0.0, "0 g", 0, text_width, text_height), text)
+    return drawing.to_pdf()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -269,22 +253,3 @@ class _DrawnStamp(AppearanceContent):
     def register(self) -> Any:
         drawn = self._draw(float(self.box.width), float(self.box.height))
         return self._signed_document.import_page_as_xobject(PdfFileReader(io.BytesIO(drawn)))
-
-
-def _make_image(pdf: pikepdf.Pdf, picture: Image) -> pikepdf.Object:
-    def make_channel(pixels: bytes, space: Name) -> pikepdf.Object:
-        return document.make_stream(
-            pdf,
-            zlib.compress(pixels),
-            Type=Name.XObject,
-            Subtype=Name.Image,
-            Width=picture.width,
-            Height=picture.height,
-            BitsPerComponent=8,
-            ColorSpace=space,
-            Filter=Name.FlateDecode,
-        )
-
-    image = make_channel(picture.convert("RGB").tobytes(), Name.DeviceRGB)
-    image["/SMask"] = make_channel(picture.getchannel("A").tobytes(), Name.DeviceGray)
-    return image

@@ -9,10 +9,10 @@ import pikepdf
 import pytest
 from pikepdf import Array, Dictionary, Name, String
 
-from directsuite.sandbox.signing import text as signing_text
+from directsuite.sandbox.signing import appearance
 
 from . import documents
-from .caller import SigningCaller, count_pdfsig_valid, extract_poppler_text, find_font_for, render_poppler_page
+from .caller import SigningCaller, count_pdfsig_valid, extract_poppler_text, render_poppler_page, require_font_for
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -63,15 +63,19 @@ async def test_nested_signature_fields_are_preserved(signing: SigningCaller) -> 
 
 @pytest.mark.parametrize("value", ["José", "naïve € “quoted”", "Żółć", "Ωμέγα", "Жанна"])
 async def test_values_keep_their_characters(signing: SigningCaller, tmp_path: Path, value: str) -> None:
-    find_font_for(value)
+    require_font_for(value)
     identifier = await signing.save(documents.make_unrendered_field(value))
     content = await signing.call_ok("PATCH", f"/{identifier}/flatten/pull")
     assert value in extract_poppler_text(content, tmp_path)
 
 
-async def test_a_value_that_no_font_has_is_rejected(signing: SigningCaller, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(signing_text, "FONT_PATHS", ())
+async def test_a_value_that_no_font_has_is_rejected(
+    signing: SigningCaller, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     identifier = await signing.save(documents.make_unrendered_field("Żółć"))
+    damaged = tmp_path / "damaged.ttf"
+    damaged.write_bytes(b"\0\1\0\0" + bytes(2000))
+    monkeypatch.setattr(appearance, "FONT_PATHS", (str(tmp_path / "absent.ttf"), str(damaged)))
     assert "no font" in await signing.call_rejected("PATCH", f"/{identifier}/flatten")
 
 
