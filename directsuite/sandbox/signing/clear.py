@@ -54,22 +54,16 @@ def clear_unsigned_fields(source: Path, target: Path) -> list[str]:
         empty: list[tuple[str, Any, Any]] = list(enumerate_fields(writer, filled_status=False))
         if not empty:
             return []
-        removed = _collect_widgets(reference for _, _, reference in empty)
+        removed = {
+            reference
+            for _, _, field in empty
+            for reference in _collect_widget_references(field.reference, field.get_object())
+        }
         _prune_fields(writer, writer.root["/AcroForm"], "/Fields", removed)
         _prune_pages(writer, removed)
         with target.open("wb") as output:
             writer.write(output)
         return [str(name) for name, _, _ in empty]
-
-
-def _collect_widgets(fields: Any) -> set[Any]:
-    removed: set[Any] = set()
-    for field in fields:
-        removed.add(field.reference)
-        dictionary = field.get_object()
-        if "/Kids" in dictionary:
-            removed.update(item.reference for item in _list_raw_items(dictionary["/Kids"]))
-    return removed
 
 
 def _prune_fields(writer: Any, container: Any, key: str, removed: set[Any]) -> bool:

@@ -29,14 +29,16 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import pikepdf
 from pikepdf import Rectangle
 from pyhanko.pdf_utils.incremental_writer import IncrementalPdfFileWriter
+from pyhanko.pdf_utils.reader import HistoricalResolver, PdfFileReader
 from pyhanko.sign.fields import SigFieldSpec, append_signature_field
 
 from directsuite.sandbox.rejections import InvalidParameterError
-from directsuite.sandbox.signing.lookups import LimitedReader
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
     from contextlib import AbstractContextManager
+
+    from pyhanko.pdf_utils.generic import Reference
 
 _WARNINGS_LOCK = threading.Lock()  # the warning filters are shared by all threads
 _OBJECT = re.compile(rb"(?<!\d)(\d{1,6} \d{1,5} obj\b)")
@@ -44,6 +46,7 @@ _MAX_HEADER_OFFSET = 1024  # bytes; other readers also accept content before the
 _FIELD_KINDS = {"/Tx": "text", "/Ch": "choice", "/Sig": "signature"}
 _ACCESS_MODE = pikepdf.AccessMode.stream  # a memory map would count as used memory
 _MAX_RECOVERED_BYTES = 64 * 2**20  # recovery holds several copies in memory
+_MAX_LOOKUPS = 20_000  # for all signatures of a document; takes about two seconds
 _LETTER_BOX = Rectangle(0, 0, 612, 792)  # the default of viewers
 
 
@@ -69,9 +72,41 @@ def rewrite(pdf: pikepdf.Pdf, target: Path, encryption: pikepdf.Encryption | Non
         pdf.save(target, encryption=encryption or pdf.is_encrypted or None)
 
 
+class TooManyLookupsError(Exception):
+    """The changes of a document need more than _MAX_LOOKUPS lookups of objects."""
+
+
+class _CountingResolver(HistoricalResolver):
+    def get_object(self, ref: Reference, as_metadata_stream: bool = False) -> Any:
+        limited: Any = self.reader
+        limited.lookups_left -= 1
+        if limited.lookups_left < 0:
+            raise TooManyLookupsError
+        original: Any = super()  # pyHanko's methods have no types
+        return original.get_object(ref, as_metadata_stream)
+
+
+class _LimitedReader(PdfFileReader):
+    """A reader that limits the lookups of objects in earlier revisions.
+
+    To judge the changes after a signature, pyHanko follows every path to a changed object. For a document of many pages
+    that share a font, this could take longer than a client waits.
+    """
+
+    lookups_left = _MAX_LOOKUPS
+
+    def get_historical_resolver(self, revision: int) -> HistoricalResolver:
+        make_resolver: Any = _CountingResolver
+        resolvers: dict[int, HistoricalResolver] = self._historical_resolver_cache
+        return resolvers.setdefault(revision, make_resolver(self, revision))
+
+
 def open_reader(document: BinaryIO) -> Any:
-    """Return a tolerant LimitedReader. An encrypted document is opened with an empty password."""
-    opened: Any = LimitedReader(document, strict=False)
+    """Return a tolerant reader for validation. An encrypted document is opened with an empty password.
+
+    Judging the changes after its signatures may raise TooManyLookupsError.
+    """
+    opened: Any = _LimitedReader(document, strict=False)
     if opened.encrypted:
         opened.decrypt(b"")
     return opened

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
 import pikepdf
 from pyhanko.pdf_utils.generic import Reference
-from pyhanko.sign.diff_analysis import DiffResult, ModificationLevel
 from pyhanko.sign.validation import async_validate_pdf_signature
 from pyhanko.sign.validation.pdf_embedded import EmbeddedPdfSignature
 from pyhanko_certvalidator import ValidationContext
@@ -25,9 +24,8 @@ from pyhanko_certvalidator import ValidationContext
 from directsuite.sandbox.rejections import InvalidActionError, InvalidParameterError, RejectionError
 from directsuite.sandbox.signing import document
 from directsuite.sandbox.signing.clear import POLICY, clear_unsigned_fields
-from directsuite.sandbox.signing.document import PdfField
+from directsuite.sandbox.signing.document import PdfField, TooManyLookupsError
 from directsuite.sandbox.signing.flatten import flatten
-from directsuite.sandbox.signing.lookups import TooManyLookupsError
 from directsuite.sandbox.signing.sign import sign
 
 if TYPE_CHECKING:
@@ -202,42 +200,37 @@ async def _validate_signatures(
         try:
             dictionary: Any = Reference(*number, opened).get_object()
             signature = EmbeddedPdfSignature(opened, dictionary, field.name)
-            if signature.sig_object_type != "/Sig":
-                continue  # a document time stamp
-            is_valid = await _is_intact(signature, trust_roots, moment)
-            verdicts[number] = {**_describe_signer(signature), "isValid": is_valid, "modification": "UNKNOWN"}
-            level, is_permitted = _judge_changes(signature)
-            verdicts[number] |= {"isValid": is_valid and is_permitted, "modification": level}
+            if signature.sig_object_type == "/Sig":
+                verdict = await _validate_signature(signature, trust_roots, moment)
+                verdicts[number] = {**_describe_signer(signature), **verdict}
+        except MemoryError:
+            raise
+        except Exception as error:  # noqa: BLE001  a malformed object only affects its own signature
+            logger.info("A signature could not be read: %s.", type(error).__name__)
+    return verdicts
+
+
+async def _validate_signature(signature: Any, trust_roots: Sequence[Certificate], moment: datetime) -> Json:
+    """Return isValid, and the name of pyHanko's ModificationLevel for the changes after the signature.
+
+    If the changes cannot be judged, they are ignored, and the level is UNKNOWN.
+    """
+    for skip_diff in (False, True):
+        context = ValidationContext(trust_roots=list(trust_roots), moment=moment, allow_fetching=False)
+        try:
+            status: Any = await async_validate_pdf_signature(
+                signature, context, diff_policy=POLICY, skip_diff=skip_diff
+            )
         except TooManyLookupsError:
             logger.warning("The changes after a signature take too much time to judge. Its isValid ignores them.")
         except MemoryError:
             raise
-        except Exception as error:  # noqa: BLE001  a malformed object only affects its own signature
+        except Exception as error:  # noqa: BLE001  pyHanko may raise any exception for a malformed object
             logger.info("A signature or the changes after it could not be judged: %s.", type(error).__name__)
-    return verdicts
-
-
-def _judge_changes(signature: Any) -> tuple[str, bool]:
-    """Return the name of pyHanko's ModificationLevel for the changes after a signature, and True if it permits them.
-
-    May raise any exception if the document is malformed.
-    """
-    signature.coverage = signature.evaluate_signature_coverage()
-    found: Any = signature.evaluate_modifications(POLICY)
-    level: Any = found.modification_level if isinstance(found, DiffResult) else ModificationLevel.OTHER
-    permitted: Any = signature.docmdp_level
-    return str(level.name), level != ModificationLevel.OTHER and (permitted is None or level.value <= permitted.value)
-
-
-async def _is_intact(signature: Any, trust_roots: Sequence[Certificate], moment: datetime) -> bool:
-    context = ValidationContext(trust_roots=list(trust_roots), moment=moment, allow_fetching=False)
-    try:
-        status: Any = await async_validate_pdf_signature(signature, context, skip_diff=True)
-    except MemoryError:
-        raise
-    except Exception:  # noqa: BLE001  pyHanko may raise any exception for a malformed signature
-        return False
-    return bool(status.bottom_line)
+        else:
+            level = "UNKNOWN" if skip_diff else str(status.modification_level.name)
+            return {"isValid": bool(status.bottom_line), "modification": level}
+    return {"isValid": False, "modification": "UNKNOWN"}
 
 
 def _describe_signer(signature: Any) -> Json:

@@ -11,13 +11,11 @@ from __future__ import annotations
 import asyncio
 import io
 import shutil
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from importlib import import_module
 from itertools import count
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from pikepdf import Rectangle
 from PIL import Image, ImageOps
@@ -60,7 +58,6 @@ _TIME_FORMAT = "%Y-%m-%d %H:%M:%S %Z"
 _PICTURE_FORMATS = ("PNG", "JPEG", "GIF", "BMP")
 _GAP = 2.0  # points around the picture, and between picture and text
 
-DrawFn = Callable[[float, float], bytes]
 _read_image: Any = import_module("reportlab.lib.utils").ImageReader  # reportlab has no types
 
 
@@ -159,7 +156,7 @@ def _append_signature(target: Path, signature: _PlannedSignature, signer: Signer
     if request.reason:
         lines.append(f"Reason: {request.reason}")
     lines.append(local.strftime(_TIME_FORMAT))
-    draw = partial(_draw_stamp, lines=lines, picture=signature.picture, turned=signature.rotation)
+    style = _StampStyle(lines=lines, picture=signature.picture, turned=signature.rotation)
     metadata = PdfSignatureMetadata(
         field_name=signature.name,
         md_algorithm=_DIGEST_ALGORITHM,
@@ -167,9 +164,7 @@ def _append_signature(target: Path, signature: _PlannedSignature, signer: Signer
         name=request.signer_name,
         subfilter=SigSeedSubFilter.PADES,
     )
-    pdf_signer = PdfSigner(
-        metadata, signer, stamp_style=_DrawnStampStyle(draw=draw), new_field_spec=signature.new_field
-    )
+    pdf_signer = PdfSigner(metadata, signer, stamp_style=style, new_field_spec=signature.new_field)
     try:
         with target.open("r+b") as file:
             asyncio.run(_embed(file, pdf_signer, local))
@@ -215,41 +210,28 @@ def _apply_exif_orientation(picture: Image.Image) -> Image.Image:
     return picture
 
 
-def _draw_stamp(width: float, height: float, *, lines: list[str], picture: Image.Image | None, turned: int) -> bytes:
-    """Return a PDF of one page with the appearance of a signature.
-
-    width, height: the size on the unrotated page, in points.
-    turned: the clockwise rotation of the page in degrees.
-    The background is white, because the page may be a dark scan.
-    """
-    drawing = Drawing(width, height, turned)
-    canvas, across, up = drawing.canvas, drawing.width, drawing.height
-    fill_rectangle(canvas, "1 g", 0, 0, across, up)
-    text_width, text_height = across, up
-    if picture is not None:
-        text_width, text_height = (across / 2, up) if across >= up else (across, up / 2)
-        place = _GAP, up - text_height + _GAP, max(text_width - 2 * _GAP, 0.01), max(text_height - 2 * _GAP, 0.01)
-        canvas.drawImage(_read_image(picture), *place, mask="auto", preserveAspectRatio=True)
-        canvas.translate(across - text_width, 0)
-    text = "\n".join(lines)
-    draw_paragraph(canvas, TextStyle(find_font(text) or HELVETICA, 0.0, "0 g", 0, text_width, text_height), text)
-    return drawing.to_pdf()
-
-
 @dataclass(frozen=True, kw_only=True)
-class _DrawnStampStyle(BaseStampStyle):
-    draw: DrawFn
+class _StampStyle(BaseStampStyle):
+    """The appearance of a signature. The background is white, because the page may be a dark scan."""
+
+    lines: list[str]
+    picture: Image.Image | None
+    turned: int
+    """The clockwise rotation of the page in degrees."""
 
     def create_stamp(self, writer: BasePdfFileWriter, box: BoxConstraints, text_params: dict[str, Any]) -> Any:
-        return _DrawnStamp(writer, box, self.draw)
-
-
-class _DrawnStamp(AppearanceContent):
-    def __init__(self, writer: BasePdfFileWriter, box: BoxConstraints, draw: DrawFn) -> None:
-        super().__init__(writer=writer, box=box)
-        self._signed_document: Any = writer  # untyped in the base class
-        self._draw = draw
-
-    def register(self) -> Any:
-        drawn = self._draw(float(self.box.width), float(self.box.height))
-        return self._signed_document.import_page_as_xobject(PdfFileReader(io.BytesIO(drawn)))
+        drawing = Drawing(float(box.width), float(box.height), self.turned)
+        canvas, across, up = drawing.canvas, drawing.width, drawing.height
+        fill_rectangle(canvas, "1 g", 0, 0, across, up)
+        text_width, text_height = across, up
+        if self.picture is not None:
+            text_width, text_height = (across / 2, up) if across >= up else (across, up / 2)
+            place = _GAP, up - text_height + _GAP, max(text_width - 2 * _GAP, 0.01), max(text_height - 2 * _GAP, 0.01)
+            canvas.drawImage(_read_image(self.picture), *place, mask="auto", preserveAspectRatio=True)
+            canvas.translate(across - text_width, 0)
+        text = "\n".join(self.lines)
+        draw_paragraph(canvas, TextStyle(find_font(text) or HELVETICA, 0.0, "0 g", 0, text_width, text_height), text)
+        stamp, untyped_writer = AppearanceContent(writer, box), cast("Any", writer)
+        page: Any = PdfFileReader(io.BytesIO(drawing.to_pdf()))
+        stamp._content_xobj_ref = untyped_writer.import_page_as_xobject(page)  # pyright: ignore[reportPrivateUsage]
+        return stamp
