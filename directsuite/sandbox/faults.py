@@ -94,21 +94,12 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 class _FaultRule:
     fault: Fault
     rng: random.Random
-    skips_left: int
-    uses_left: int | None
+    requests: int = 0
     times_applied: int = 0
 
-    def count_request(self) -> bool:
-        self.skips_left -= 1
-        return self.skips_left < 0
-
-    def try_to_apply(self) -> bool:
-        if self.uses_left == 0 or (self.fault.probability < 1 and self.rng.random() >= self.fault.probability):
-            return False
-        self.times_applied += 1
-        if self.uses_left is not None:
-            self.uses_left -= 1
-        return True
+    @property
+    def remaining(self) -> int | None:
+        return None if self.fault.times is None else self.fault.times - self.times_applied
 
 
 class Faults:
@@ -129,7 +120,7 @@ class Faults:
         if fault.operation != EVERY_OPERATION:
             self.validate_operation(fault.operation)
         self._last_number += 1
-        self._rules[self._last_number] = _FaultRule(fault, random.Random(fault.seed), fault.skip, fault.times)
+        self._rules[self._last_number] = _FaultRule(fault, random.Random(fault.seed))
         self.changes += 1
         return self._last_number
 
@@ -154,7 +145,7 @@ class Faults:
         return [
             {"id": number}
             | msgspec.structs.asdict(rule.fault)
-            | {"applied": rule.times_applied, "remaining": rule.uses_left}
+            | {"applied": rule.times_applied, "remaining": rule.remaining}
             for number, rule in self._rules.items()
         ]
 
@@ -163,10 +154,15 @@ class Faults:
         if operation not in self.operations:
             return None
         rules = [rule for rule in self._rules.values() if rule.fault.operation in {operation, EVERY_OPERATION}]
-        due = [rule for rule in rules if rule.count_request()]  # for all rules, not only up to the first that applies
-        applied = next((rule.fault for rule in due if rule.try_to_apply()), None)
-        self.changes += applied is not None
-        return applied
+        for rule in rules:
+            rule.requests += 1  # for all rules, not only up to the first that applies
+        for rule in rules:
+            is_due = rule.requests > rule.fault.skip and rule.remaining != 0
+            if is_due and (rule.fault.probability == 1 or rule.rng.random() < rule.fault.probability):
+                rule.times_applied += 1
+                self.changes += 1
+                return rule.fault
+        return None
 
 
 def describe_kind(rule: Mapping[str, Any]) -> str:
@@ -203,51 +199,47 @@ def make_fault_middleware(faults: Faults, *, expire_token: ExpireFn, expire_sess
 
     @web.middleware
     async def inject(request: web.Request, handler: Handler) -> web.StreamResponse:
-        fault = faults.claim_fault(request.match_info.route.name)
+        name = request.match_info.route.name
+        fault = faults.claim_fault(name)
         if fault is None:
             return await handler(request)
         request[FAULT_KIND] = fault.kind
-        name = request.match_info.route.name
+        runs = fault.processed if fault.kind in {"status", "hang"} else fault.kind != "reset_before"
         if name != _STREAMED_OPERATION and (name not in _LARGE_BODY_OPERATIONS or has_small_body(request)):
             await request.read()  # now: the operation may run after the client has disconnected
-        elif not fault.processed and fault.kind in {"status", "hang", "reset_before"}:
+        elif not runs:
             await receive_body(request, sys.maxsize, len)
-
-        async def respond() -> web.StreamResponse:
+        match fault.kind:
+            case "latency":
+                await asyncio.sleep(fault.seconds)
+            case "expire_token":
+                await expire_token(request)
+            case "expire_session":
+                await expire_session(request)
+            case _:
+                pass
+        response: web.StreamResponse = web.Response()
+        if runs:
             try:
-                return await handler(request)
+                response = await handler(request)
             except Exception as error:  # noqa: BLE001  error responses are also changed
-                return respond_to_error(error, request)
-
-        if fault.processed and fault.kind in {"status", "hang"}:
-            await respond()
+                response = respond_to_error(error, request)
         match fault.kind:
             case "status":
                 return _build_status_response(fault)
-            case "latency":
-                await asyncio.sleep(fault.seconds)
-                return await respond()
             case "hang":
                 # There is no event for it.
                 while not (faults.stopped or request.transport is None or request.transport.is_closing()):  # noqa: ASYNC110
                     await asyncio.sleep(_POLL_INTERVAL)
                 return _reset_connection(request)
-            case "reset_before":
-                return _reset_connection(request)
-            case "reset_after":
-                await respond()
+            case "reset_before" | "reset_after":
                 return _reset_connection(request)
             case "truncate":
-                return await _send_truncated(request, await respond())
+                return await _send_truncated(request, response)
             case "malformed":
-                response = await respond()
-                headers = response.headers.copy()
-                headers.popall("Content-Length", None)
-                breaking = _break_json if response.content_type == "application/json" else _break_base64
-                return web.Response(status=response.status, headers=headers, body=breaking(_get_body(response)))
+                return _break_response(response)
             case _:
-                await (expire_token if fault.kind == "expire_token" else expire_session)(request)
-                return await respond()
+                return response
 
     return inject
 
@@ -286,6 +278,13 @@ def _reset_connection(request: web.Request) -> web.Response:
 def _get_body(response: web.StreamResponse) -> PiecesPayload:
     body: Any = response.body if isinstance(response, web.Response) else None
     return body if isinstance(body, PiecesPayload) else PiecesPayload.from_bytes(bytes(body or b""))
+
+
+def _break_response(response: web.StreamResponse) -> web.Response:
+    headers = response.headers.copy()
+    headers.popall("Content-Length", None)
+    breaking = _break_json if response.content_type == "application/json" else _break_base64
+    return web.Response(status=response.status, headers=headers, body=breaking(_get_body(response)))
 
 
 def _break_json(body: PiecesPayload) -> PiecesPayload:
