@@ -36,7 +36,6 @@ from directsuite.sandbox.control import (
     choose_error_status,
 )
 from directsuite.sandbox.faults import describe_kind, describe_remaining
-from directsuite.sandbox.page.content import PageNotFoundError
 from directsuite.sandbox.rejections import describe_body_limit
 
 if TYPE_CHECKING:
@@ -80,6 +79,10 @@ _HEARTBEAT_INTERVAL = 15.0  # seconds until a disconnected browser is noticed
 _EVENT_INTERVAL = 0.25  # seconds between checks for events
 
 
+class PageNotFoundError(Exception):
+    """Nothing exists at the requested address."""
+
+
 class _UnreadableFormError(Exception):
     pass
 
@@ -98,9 +101,8 @@ class SandboxPage:
         self._build_services_document = services_document
         self._access = access
         self.drawing_slot = asyncio.Semaphore(1)  # one page at a time
-        self._notices = dict[
-            str, tuple[str, str]
-        ]()  # texts and sections, here so that other pages cannot make the page show their texts
+        # A text, and the id of the section to show it in. Other web pages cannot make the page show their texts.
+        self._notices = dict[str, tuple[str, str]]()
         self._is_closed = False
 
     def make_routes(
@@ -221,24 +223,16 @@ class SandboxPage:
             except REJECTION_ERRORS as error:
                 return self._render_error(choose_error_status(error), f"The change was rejected: {error}.", back)
             values = {**members, **request.match_info, **result, "now": _format_moment(self.now_ms)}
-            key = self._store_notice(entry.notice.format_map(values)[:_MAX_NOTICE_CHARS], back.partition("#")[2])
+            key = secrets.token_urlsafe(16)
+            self._notices[key] = entry.notice.format_map(values)[:_MAX_NOTICE_CHARS], back.partition("#")[2]
+            if len(self._notices) > _MAX_NOTICES:
+                del self._notices[next(iter(self._notices))]
             response = _redirect(back)
             cookie: dict[str, Any] = {"httponly": True, "samesite": "Strict", "secure": request.secure}
             response.set_cookie(NOTICE_COOKIE, key, max_age=_NOTICE_SECONDS, **cookie)
             return response
 
         return run_action
-
-    def _store_notice(self, text: str, section: str = "") -> str:
-        """Store a notice, which is shown once, and return its key. Only the newest ones are kept.
-
-        section: the id of the section to show it in, or "" for the top of the view.
-        """
-        key = secrets.token_urlsafe(16)
-        self._notices[key] = text, section
-        if len(self._notices) > _MAX_NOTICES:
-            del self._notices[next(iter(self._notices))]
-        return key
 
     async def _accept_token(self, request: web.Request) -> web.StreamResponse:
         form, token = await _read_form(request, may_have_file=False), self._access.token
@@ -347,12 +341,6 @@ def _format_moment(ms: int) -> str:
     return f"{EPOCH + timedelta(milliseconds=ms):%Y-%m-%d %H:%M:%S}"
 
 
-def _format_size(octets: int) -> str:
-    return (
-        f"{octets} B" if octets < 1000 else f"{octets / 1000:.1f} kB" if octets < 10**6 else f"{octets / 10**6:.1f} MB"
-    )
-
-
 def _mark_ids(text: str) -> str:
     """Return text as HTML in which ids such as UUIDs are not broken into lines at their hyphens."""
     from markupsafe import Markup, escape
@@ -373,8 +361,8 @@ def _load_templates() -> Environment:
     )
     templates.filters |= {
         "moment": _format_moment,
-        "size": _format_size,
         "segment": lambda text: quote(str(text), safe="@"),
+        "ids": _mark_ids,
     }
-    templates.filters |= {"kind_text": describe_kind, "still_text": describe_remaining, "ids": _mark_ids}
+    templates.filters |= {"kind_text": describe_kind, "still_text": describe_remaining}
     return templates

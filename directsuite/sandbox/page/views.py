@@ -1,4 +1,8 @@
-"""The views of the page: functions that read the state for a template, and functions that serve a file."""
+"""The views of the page: functions that read the state for a template, and functions that serve a file.
+
+A query of a list begins after `place`, an exclusive id, and returns at most _PAGE_ROWS rows, and one more if there is a
+next page. Its rows contain `text`, which is case-folded.
+"""
 
 from __future__ import annotations
 
@@ -8,38 +12,33 @@ from contextlib import contextmanager, suppress
 from functools import lru_cache
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 from urllib.parse import quote, urlencode
 
+import msgspec
 from aiohttp import web
 from aiohttp.helpers import content_disposition_header
 
 from directsuite.sandbox.calls import mask_secrets
 from directsuite.sandbox.faults import EVERY_OPERATION, FAULT_KINDS
 from directsuite.sandbox.files import FileRange, PiecesPayload
-from directsuite.sandbox.messaging.delivery import CONFIRMATION_TIMEOUT_MS, add_brackets
+from directsuite.sandbox.messaging.delivery import CONFIRMATION_TIMEOUT_MS, add_brackets, list_deliveries
 from directsuite.sandbox.messaging.mailboxes import SENT, find_account_id
 from directsuite.sandbox.messaging.parsing import read_message
-from directsuite.sandbox.page.content import (
-    MAX_ROW_ID,
-    PAGE_ROWS,
-    PageNotFoundError,
-    Row,
-    find_row,
-    list_rows,
-    require_found,
-)
 from directsuite.sandbox.page.drawing import draw_page, neutralize_html
-from directsuite.sandbox.page.site import FileHandler, SandboxPage, View
-from directsuite.sandbox.patients import USER_STATES
+from directsuite.sandbox.page.site import FileHandler, PageNotFoundError, SandboxPage, View
+from directsuite.sandbox.patients import USER_STATES, find_user_state
 from directsuite.sandbox.quirks import PROFILES
 from directsuite.sandbox.rejections import RejectionError
+from directsuite.sandbox.signing.service import DOCUMENT_LIFETIME_MS
 
 if TYPE_CHECKING:
     import sqlite3
 
     from directsuite.sandbox.calls import CallRecord
 
+T = TypeVar("T")
+Row: TypeAlias = dict[str, Any]
 
 _MAIL_POLICY = (
     "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:; form-action 'none'; base-uri 'none';"
@@ -55,11 +54,109 @@ _SIGNATURE_STATES: Mapping[str, Callable[[int | None], bool]] = {
 }
 """The filters of documents by their number of signatures, which is None if a document cannot be read."""
 
+_PAGE_ROWS = 50
+_MAX_ROW_ID = 2**62
+"""Larger than any uid or row id: `place` of the first page of a list with the newest rows first."""
+
+_CONSTANTS = {"page": _PAGE_ROWS + 1, "chars": 1000, "lifetime": DOCUMENT_LIFETIME_MS}
+
+_MESSAGE_COLUMNS = """
+        SELECT folder, uid, received, seen, substr(json_extract(members, '$.sender'), 1, :chars) AS sender,
+          substr(json_extract(members, '$.subject'), 1, :chars) AS subject,
+          json_array_length(members, '$.attachments') AS attachments,
+          (SELECT substr(group_concat(json_extract(value, '$.email'), ', '), 1, :chars)
+           FROM (SELECT value FROM json_each(members, '$.recipients') LIMIT :page)) AS recipients"""
+_MESSAGE_MATCHES = "(:text = '' OR instr(subject, :text) OR instr(sender, :text))"
+
+_QUERIES = {
+    # by id
+    "mailboxes": """
+        SELECT id, address,
+          (SELECT count(*) FROM folder JOIN message ON folder = folder.id WHERE account = a.id) AS messages,
+          (SELECT count(*) FROM folder JOIN message ON folder = folder.id WHERE account = a.id AND NOT seen) AS unread
+        FROM mailbox_account a WHERE id > :place AND instr(folded, :text) ORDER BY id LIMIT :page""",
+    "people": """
+        SELECT id, first_name, last_name, dob FROM individual
+        WHERE id > :place AND instr(name_key, :text) ORDER BY id LIMIT :page""",
+    # newest first
+    "messages": f"""{_MESSAGE_COLUMNS}
+        FROM (SELECT folder, uid, received, seen, CAST(metadata AS TEXT) AS members
+              FROM message JOIN content ON content.id = content WHERE folder = :folder AND uid < :place
+              AND {_MESSAGE_MATCHES} ORDER BY uid DESC LIMIT :page)
+        ORDER BY uid DESC""",  # noqa: S608  constants
+    # In all folders of the mailbox of a folder. No id orders these messages, so the place is their rank.
+    "messages of all folders": f"""{_MESSAGE_COLUMNS}, folder_name, place
+        FROM (SELECT folder, uid, received, seen, CAST(metadata AS TEXT) AS members, folder_name, place
+              FROM (SELECT folder, uid, f.name AS folder_name,
+                      row_number() OVER (ORDER BY received DESC, folder, uid DESC) AS place
+                    FROM folder f JOIN message ON folder = f.id JOIN content ON content.id = content
+                    WHERE f.account = (SELECT account FROM folder WHERE id = :folder) AND {_MESSAGE_MATCHES})
+              JOIN message USING(folder, uid) JOIN content ON content.id = content
+              WHERE place > :place ORDER BY place LIMIT :page)
+        ORDER BY place""",  # noqa: S608  constants
+    # The subject is NULL if no mailbox has a copy.
+    "sent": """
+        SELECT id, smtp_id, sender, size, at,
+          (SELECT substr(json_extract(CAST(metadata AS TEXT), '$.subject'), 1, :chars) FROM content
+           WHERE message_id = s.smtp_id LIMIT 1) AS subject
+        FROM sent_message s WHERE id < :place
+        AND (:text = '' OR instr(lower(sender), :text) OR instr(lower(smtp_id), :text)
+             OR EXISTS (SELECT 1 FROM delivery WHERE message = s.id AND instr(lower(recipient), :text)))
+        ORDER BY id DESC LIMIT :page""",
+    # Expired documents are included until the next Save request.
+    "documents": """
+        SELECT d.rowid AS id, identifier, account, created, last_activity, digest, size, name,
+          :now - last_activity >= :lifetime AS expired, last_activity + :lifetime AS expires
+        FROM signing_document d JOIN signing_file USING(identifier) WHERE d.rowid < :place
+        AND (:text = '' OR instr(identifier, :text) OR instr(lower(account), :text))
+        ORDER BY d.rowid DESC LIMIT :page""",
+    "faxes": """
+        SELECT id, handle, fax_number, status, updated_at, description, recipients, account
+        FROM fax JOIN fax_number USING(digits) WHERE id < :place
+        AND (:text = '' OR instr(digits, :text) OR instr(lower(description), :text) OR instr(handle, :text))
+        ORDER BY id DESC LIMIT :page""",
+    "effects": """
+        SELECT id, operation, substr(subject, 1, :chars) AS subject, substr(detail, 1, :chars) AS detail, at
+        FROM effect WHERE id < :place
+        AND (:text = '' OR instr(lower(operation), :text) OR instr(lower(subject), :text))
+        ORDER BY id DESC LIMIT :page""",
+    # complete lists, and single rows
+    "folders": """
+        SELECT f.id, f.name, f.subscribed, count(m.uid) AS messages, total(m.seen = 0) AS unread
+        FROM folder f LEFT JOIN message m ON m.folder = f.id WHERE f.account = :account
+        GROUP BY f.id ORDER BY f.name""",
+    "patients": """
+        SELECT username || '@' || domain AS address, expires_on, state AS forced FROM patient
+        WHERE individual = :individual""",
+    "message": """
+        SELECT uid, received, seen, message_id, json_extract(CAST(metadata AS TEXT), '$.size') AS size, raw,
+          name, (SELECT max(uid) FROM message WHERE folder = :folder AND uid < :uid) AS older,
+          (SELECT min(uid) FROM message WHERE folder = :folder AND uid > :uid) AS newer
+        FROM message JOIN content ON content.id = content LEFT JOIN content_file USING(content)
+        WHERE folder = :folder AND uid = :uid""",
+    "sent message": "SELECT id, smtp_id, sender, size, at FROM sent_message WHERE smtp_id = :smtp_id",
+    "document": """
+        SELECT identifier, account, created, last_activity, digest, name, size, last_activity + :lifetime AS expires
+        FROM signing_document JOIN signing_file USING(identifier) WHERE identifier = :identifier""",
+    "totals": """
+        SELECT (SELECT count(*) FROM mailbox_account) AS mailboxes, (SELECT count(*) FROM sent_message) AS sent,
+          (SELECT count(*) FROM signing_document) AS documents, (SELECT count(*) FROM fax) AS faxes,
+          (SELECT count(*) FROM individual) AS people, (SELECT count(*) FROM patient) AS patients,
+          (SELECT count(*) FROM effect) AS effects""",
+    # logins: the first ones
+    "sessions": """
+        SELECT username, expires_at FROM registration_session WHERE expires_at > :now
+        ORDER BY expires_at DESC LIMIT :page""",
+    "tusers": "SELECT username FROM tuser ORDER BY 1 LIMIT :page",
+    "resellers": "SELECT username FROM reseller ORDER BY 1 LIMIT :page",
+    "clients": "SELECT client_id, account FROM oauth_client ORDER BY 1 LIMIT :page",
+}
+
 
 async def _show_overview(page: SandboxPage, request: web.Request) -> Mapping[str, Any]:
     calls = [*islice(reversed(page.calls.records), 12)]
     return {
-        "totals": require_found(await page.sandbox.read(lambda connection: find_row(connection, "totals"))),
+        "totals": _require_found(await page.sandbox.read(lambda connection: _find_row(connection, "totals"))),
         "calls": calls,
         "titles": await _find_titles(page, calls),
         **await _list_page(page, request, "mailboxes", "after"),
@@ -69,7 +166,7 @@ async def _show_overview(page: SandboxPage, request: web.Request) -> Mapping[str
 async def _show_mailbox(page: SandboxPage, request: web.Request) -> Mapping[str, Any]:
     address, chosen = request.match_info["address"], request.query.get("folder", "INBOX")
     folders = await page.sandbox.read(lambda connection: _list_folders(connection, address))
-    folder = require_found(next((each for each in folders if each["name"] == chosen), None))
+    folder = _require_found(next((each for each in folders if each["name"] == chosen), None))
     all_folders = "all" in request.query
     query = ("messages of all folders", "after", "place") if all_folders else ("messages", "before", "uid")
     return {
@@ -89,9 +186,9 @@ async def _find_message(page: SandboxPage, request: web.Request) -> dict[str, An
 
     def read(connection: sqlite3.Connection) -> dict[str, Any]:
         folders = _list_folders(connection, address)
-        folder = require_found(next((each for each in folders if each["id"] == number), None))
-        message = require_found(find_row(connection, "message", folder=number, uid=uid))
-        sent = find_row(connection, "sent message", smtp_id=add_brackets(message["message_id"] or ""), now=now)
+        folder = _require_found(next((each for each in folders if each["id"] == number), None))
+        message = _require_found(_find_row(connection, "message", folder=number, uid=uid))
+        sent = _find_row(connection, "sent message", smtp_id=add_brackets(message["message_id"] or ""), now=now)
         return {"address": address, "folder": folder, "message": message, "sent": sent}
 
     return await page.sandbox.read(read)
@@ -109,8 +206,8 @@ def _hold_message(page: SandboxPage, message: Row) -> Generator[bytes | Path]:
 
 async def _find_document(page: SandboxPage, request: web.Request) -> Row:
     identifier = request.match_info["identifier"]
-    found = await page.sandbox.read(lambda connection: find_row(connection, "document", identifier=identifier))
-    return require_found(found)
+    found = await page.sandbox.read(lambda connection: _find_row(connection, "document", identifier=identifier))
+    return _require_found(found)
 
 
 async def _show_message(page: SandboxPage, request: web.Request) -> Mapping[str, Any]:
@@ -121,7 +218,7 @@ async def _show_message(page: SandboxPage, request: web.Request) -> Mapping[str,
 
 
 def _list_folders(connection: sqlite3.Connection, address: str) -> list[Row]:
-    return list_rows(connection, "folders", account=require_found(find_account_id(connection, address)))
+    return _list_rows(connection, "folders", account=_require_found(find_account_id(connection, address)))
 
 
 async def _list_page(
@@ -132,11 +229,11 @@ async def _list_page(
     link: the query parameter with the page's place: `before` for a list with the newest rows first, or `after`.
     key: the column with the places.
     """
-    text, place = _read_search_text(request), _read_number(request, link, MAX_ROW_ID if link == "before" else 0)
+    text, place = _read_search_text(request), _read_number(request, link, _MAX_ROW_ID if link == "before" else 0)
     known = {"text": text, "place": place, "now": page.now_ms, **parameters}
-    rows = await page.sandbox.read(lambda connection: list_rows(connection, name, **known))
-    last = rows[PAGE_ROWS - 1][key] if len(rows) > PAGE_ROWS else None
-    return {"text": text, "rows": rows[:PAGE_ROWS], **_build_page_links(request, link, last)}
+    rows = await page.sandbox.read(lambda connection: _list_rows(connection, name, **known))
+    last = rows[_PAGE_ROWS - 1][key] if len(rows) > _PAGE_ROWS else None
+    return {"text": text, "rows": rows[:_PAGE_ROWS], **_build_page_links(request, link, last)}
 
 
 def _make_list_view(name: str, **context: Any) -> View:
@@ -148,16 +245,16 @@ def _make_list_view(name: str, **context: Any) -> View:
 
 async def _show_calls(page: SandboxPage, request: web.Request) -> Mapping[str, Any]:
     text, only_failures = _read_search_text(request), "failures" in request.query
-    titles, before = await _find_titles(page, page.calls.records), _read_number(request, "before", MAX_ROW_ID)
+    titles, before = await _find_titles(page, page.calls.records), _read_number(request, "before", _MAX_ROW_ID)
     found = (
         call
         for call in reversed(page.calls.records)
         if call.number < before and (call.has_failed or not only_failures) and _matches_call(call, titles, text)
     )
-    rows = list(islice(found, PAGE_ROWS + 1))
-    last = rows[PAGE_ROWS - 1].number if len(rows) > PAGE_ROWS else None
+    rows = list(islice(found, _PAGE_ROWS + 1))
+    last = rows[_PAGE_ROWS - 1].number if len(rows) > _PAGE_ROWS else None
     return {
-        "rows": rows[:PAGE_ROWS],
+        "rows": rows[:_PAGE_ROWS],
         "titles": titles,
         "text": text,
         "count": page.calls.count,
@@ -184,7 +281,7 @@ async def _find_titles(page: SandboxPage, calls: Collection[CallRecord]) -> dict
 
 async def _show_call(page: SandboxPage, request: web.Request) -> Mapping[str, Any]:
     number = int(request.match_info["number"])
-    call, exchange = require_found(page.calls.find(number)), page.calls.exchanges.get(number)
+    call, exchange = _require_found(page.calls.find(number)), page.calls.exchanges.get(number)
     bodies = None if exchange is None else (mask_secrets(exchange.request), mask_secrets(exchange.response))
     return {"call": call, "exchange": exchange, "bodies": bodies, "titles": await _find_titles(page, [call])}
 
@@ -195,7 +292,7 @@ async def _show_documents(page: SandboxPage, request: web.Request) -> Mapping[st
     shown = await _list_documents(page, request)
     rows = [row for row in shown["rows"] if _SIGNATURE_STATES[state](row["signed"])]
     for _ in range(_MAX_FILTERED_PAGES - 1):
-        if len(rows) >= PAGE_ROWS or shown["following"] is None:
+        if len(rows) >= _PAGE_ROWS or shown["following"] is None:
             break
         shown = await _list_documents(page, request, place=shown["rows"][-1]["id"])
         rows += [row for row in shown["rows"] if _SIGNATURE_STATES[state](row["signed"])]
@@ -248,7 +345,7 @@ async def _show_document(page: SandboxPage, request: web.Request) -> Mapping[str
 
 async def _show_patients(page: SandboxPage, request: web.Request) -> Mapping[str, Any]:
     now = page.now_ms
-    sessions = await page.sandbox.read(lambda connection: list_rows(connection, "sessions", now=now))
+    sessions = await page.sandbox.read(lambda connection: _list_rows(connection, "sessions", now=now))
     return {"sessions": sessions, "states": USER_STATES, **await _list_page(page, request, "people", "after")}
 
 
@@ -256,7 +353,7 @@ async def _show_controls(page: SandboxPage, request: web.Request) -> Mapping[str
     profile = page.sandbox.profile
 
     def read_logins(connection: sqlite3.Connection) -> dict[str, list[Row]]:
-        return {name: list_rows(connection, name) for name in ("tusers", "resellers", "clients")}
+        return {name: _list_rows(connection, name) for name in ("tusers", "resellers", "clients")}
 
     return {
         "faults": page.sandbox.faults(),
@@ -306,8 +403,13 @@ async def _serve_attachment(page: SandboxPage, request: web.Request) -> web.Stre
     message, number = (await _find_message(page, request))["message"], int(request.match_info["number"])
     with _hold_message(page, message) as raw:
         reading = await asyncio.to_thread(read_message, raw)
+<<<<<<< HEAD
         part = require_found(reading.attachments[number] if number < len(reading.attachments) else None)
         files = page.sandbox.services.messaging.files
+=======
+        part = _require_found(reading.attachments[number] if number < len(reading.attachments) else None)
+        files = page.sandbox.message_files
+>>>>>>> d1f3b67c (Keep the queries of the page with its views, and format sizes with jinja's filter)
         body = part.content if isinstance(part.content, bytes) else files.make_payload([part.content], base64=False)
         return _build_download(body, part.filename)
 
@@ -340,6 +442,36 @@ FILE_ROUTES: Mapping[str, FileHandler] = {
 }
 
 
+def _list_rows(connection: sqlite3.Connection, name: str, **parameters: Any) -> list[Row]:
+    """Return the rows of the query with this name."""
+    rows = [dict(row) for row in connection.execute(_QUERIES[name], {**_CONSTANTS, **parameters})]
+    for row in rows:
+        match name:
+            case "people":
+                row["addresses"] = _list_rows(connection, "patients", individual=row["id"], **parameters)
+            case "patients":
+                row["state"] = find_user_state(connection, row["address"], parameters["now"])
+            case "sent" | "sent message":
+                row["passages"] = list_deliveries(connection, row["smtp_id"], now_ms=parameters["now"])
+            case "faxes":
+                row["recipients"] = msgspec.json.decode(row["recipients"])
+            case _:
+                break
+    return rows
+
+
+def _find_row(connection: sqlite3.Connection, name: str, **parameters: Any) -> Row | None:
+    """Return the first row of the query with this name, or None if there is none."""
+    return next(iter(_list_rows(connection, name, **parameters)), None)
+
+
+def _require_found(found: T | None) -> T:
+    """Return the value. Raise PageNotFoundError if it is None."""
+    if found is None:
+        raise PageNotFoundError("There is nothing at this address. It may have been deleted.")
+    return found
+
+
 def _build_download(body: bytes | PiecesPayload, name: str) -> web.Response:
     plain = "".join(character for character in name if character.isprintable() and character not in '/\\"') or "file"
     disposition = content_disposition_header("attachment", filename=plain[:150])
@@ -353,7 +485,7 @@ def _read_search_text(request: web.Request) -> str:
 
 def _read_number(request: web.Request, name: str, default: int) -> int:
     text = request.query.get(name, "")
-    return max(1, min(int(text), MAX_ROW_ID)) if text.isascii() and text.isdecimal() and len(text) < 20 else default
+    return max(1, min(int(text), _MAX_ROW_ID)) if text.isascii() and text.isdecimal() and len(text) < 20 else default
 
 
 def _build_link(request: web.Request, **changed: int | str | None) -> str:

@@ -12,6 +12,7 @@ import aiohttp
 import pytest
 
 from directsuite.sandbox.messaging import mailboxes
+from directsuite.sandbox.page import site
 from directsuite.sandbox.page.site import NOTICE_COOKIE
 from directsuite.sandbox.samples import ALICE, add_sample_content
 from directsuite.sandbox.server import Sandbox
@@ -171,10 +172,14 @@ async def test_a_notice_is_shown_in_the_section_of_its_form(empty_page: PageClie
     assert "Fault 1 was added: malformed for Send." in section
 
 
-async def test_only_the_newest_notices_are_stored(empty_page: PageClient) -> None:
-    page = empty_page.sandbox._page
-    keys = [page._store_notice(f"{number}") for number in range(101)]
-    assert list(page._notices) == keys[1:]
+async def test_only_the_newest_notices_are_stored(empty_page: PageClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(site, "_MAX_NOTICES", 1)
+    keys = list[str]()
+    for _ in range(2):
+        await empty_page.submit("POST/faults", {"operation": "Send", "kind": "hang"})
+        keys.append(str(empty_page.notice_cookie))
+    views = [await empty_page.view("/", cookies={NOTICE_COOKIE: key}) for key in keys]
+    assert ["was added: hang for Send" in html for html in views] == [False, True]
 
 
 @pytest.mark.parametrize(

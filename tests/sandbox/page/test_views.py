@@ -20,7 +20,7 @@ from PIL import Image
 from directsuite.sandbox.calls import mask_secrets
 from directsuite.sandbox.messaging import mailboxes
 from directsuite.sandbox.messaging.parsing import build_content
-from directsuite.sandbox.page import content, views
+from directsuite.sandbox.page import views
 from directsuite.sandbox.page.drawing import draw_page
 from directsuite.sandbox.page.site import _load_templates
 from directsuite.sandbox.samples import ALICE, FAX_NUMBER
@@ -182,8 +182,8 @@ async def test_documents_are_filtered_by_signatures(
 ) -> None:
     identifiers = [signed_document_id, *[await save_document(page.sandbox, page.http) for _ in range(3)]]
     monkeypatch.setattr(views, "_MAX_FILTERED_PAGES", max_pages)
-    monkeypatch.setattr(views, "PAGE_ROWS", 1)
-    monkeypatch.setitem(content._CONSTANTS, "page", 2)
+    monkeypatch.setattr(views, "_PAGE_ROWS", 1)
+    monkeypatch.setitem(views._CONSTANTS, "page", 2)
     html = await page.view(f"/page/documents{query}")
     assert [number for number, each in enumerate(identifiers) if f'href="/page/documents/{each}"' in html] == shown
     assert text is None or text in html
