@@ -1,7 +1,7 @@
 """Remove unsigned signature fields from a document, without invalidating its signatures.
 
-The fields are removed in an incremental update. pyHanko considers every removal of a field suspicious. POLICY accepts
-the removal of empty signature fields if nothing else is removed with them.
+The fields are removed in an incremental update. pyHanko considers every removal of a field suspicious. POLICY removes
+the same empty signature fields from its view of the signed revision, so that pyHanko judges only the other changes.
 """
 
 from __future__ import annotations
@@ -12,25 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from pyhanko.pdf_utils import generic
 from pyhanko.pdf_utils.generic import pdf_name
-from pyhanko.sign.diff_analysis import (
-    DEFAULT_DIFF_POLICY,
-    FormUpdatingRule,
-    GenericFieldModificationRule,
-    ModificationLevel,
-    SigFieldCreationRule,
-    SigFieldModificationRule,
-    StandardDiffPolicy,
-    SuspiciousModification,
-)
-from pyhanko.sign.diff_analysis.commons import compare_dicts
-from pyhanko.sign.diff_analysis.constants import VALUE_UPDATE_KEYS
-from pyhanko.sign.diff_analysis.form_rules_api import (
-    FieldComparisonContext,
-    FieldComparisonSpec,
-    FieldMDPRule,
-    FormUpdate,
-)
-from pyhanko.sign.diff_analysis.rules.form_field_rules import BaseFieldModificationRule
+from pyhanko.pdf_utils.reader import HistoricalResolver
+from pyhanko.sign.diff_analysis import DEFAULT_DIFF_POLICY, DiffResult, ModificationLevel, StandardDiffPolicy
 from pyhanko.sign.fields import enumerate_sig_fields
 
 from directsuite.sandbox.signing.document import open_incremental_writer
@@ -38,9 +21,9 @@ from directsuite.sandbox.signing.document import open_incremental_writer
 if TYPE_CHECKING:
     from pathlib import Path
 
-_Updates = Iterator[tuple[ModificationLevel, FormUpdate]]
-_creation_rule: Any = SigFieldCreationRule  # its __init__ has no types
-_Specs = dict[str, FieldComparisonSpec]
+    from pyhanko.sign.fields import FieldMDPSpec, MDPPerm
+
+_enumerate_fields: Any = enumerate_sig_fields  # it has no types
 
 
 def clear_unsigned_fields(source: Path, target: Path) -> list[str]:
@@ -50,161 +33,96 @@ def clear_unsigned_fields(source: Path, target: Path) -> list[str]:
     """
     with source.open("rb") as document:
         writer: Any = open_incremental_writer(document)
-        enumerate_fields: Any = enumerate_sig_fields
-        empty: list[tuple[str, Any, Any]] = list(enumerate_fields(writer, filled_status=False))
+        empty: list[tuple[str, Any, Any]] = list(_enumerate_fields(writer, filled_status=False))
         if not empty:
             return []
-        removed = {
-            reference
-            for _, _, field in empty
-            for reference in _collect_widget_references(field.reference, field.get_object())
-        }
-        _prune_fields(writer, writer.root["/AcroForm"], "/Fields", removed)
-        _prune_pages(writer, removed)
+        for container in _prune(writer, [field for _, _, field in empty]):
+            writer.update_container(container)
+        form: Any = writer.root["/AcroForm"]
+        # A new object, because qpdf reports an invalid /Size for an update that adds none.
+        form[pdf_name("/Fields")] = writer.add_object(generic.ArrayObject(_list_raw_items(form, "/Fields")))
+        writer.update_container(form)
         with target.open("wb") as output:
             writer.write(output)
         return [str(name) for name, _, _ in empty]
 
 
-def _prune_fields(writer: Any, container: Any, key: str, removed: set[Any]) -> bool:
-    before = _list_raw_items(container[key])
-    after = [item for item in before if not _prune_item(writer, item, removed)]
-    if len(after) < len(before) and (after or key == "/Fields"):
-        # A new object, because qpdf reports an invalid /Size for an update that adds none.
-        container[pdf_name(key)] = writer.add_object(generic.ArrayObject(after))
-        writer.update_container(container)
-    return not after
+class _ClearingPolicy(StandardDiffPolicy):
+    def apply(
+        self,
+        old: HistoricalResolver,
+        new: HistoricalResolver,
+        field_mdp_spec: FieldMDPSpec | None = None,
+        doc_mdp: MDPPerm | None = None,
+    ) -> DiffResult:
+        before, after = (_copy_view(each, HistoricalResolver) for each in (old, new))  # they count no lookups
+        remaining = {name for name, _, _ in _enumerate_fields(after)}
+        empty = _enumerate_fields(before, filled_status=False)
+        removed: dict[str, Any] = {name: field for name, _, field in empty if name not in remaining}
+        is_locked = field_mdp_spec is not None and any(map(field_mdp_spec.is_locked, removed))
+        if not removed or is_locked or doc_mdp is not None:  # a certification never permits the removal of fields
+            return super().apply(old, new, field_mdp_spec, doc_mdp)
+        pruned = _copy_view(old, type(old))  # pyHanko uses `old` again for other signatures
+        for changed in _prune(pruned, removed.values()):
+            is_empty = "/Annots" in changed and not changed["/Annots"]
+            if is_empty and "/Annots" not in after.get_object(changed.container_ref):
+                del changed["/Annots"]
+        result = super().apply(pruned, new, field_mdp_spec, doc_mdp)
+        return replace(result, modification_level=max(result.modification_level, ModificationLevel.FORM_FILLING))
 
 
-def _prune_item(writer: Any, item: Any, removed: set[Any]) -> bool:
-    if getattr(item, "reference", None) in removed:
-        return True
-    node: Any = item.get_object()
-    has_subfields = "/Kids" in node and any("/T" in kid.get_object() for kid in _list_raw_items(node["/Kids"]))
-    return has_subfields and _prune_fields(writer, node, "/Kids", removed)
+POLICY = _ClearingPolicy(DEFAULT_DIFF_POLICY.global_rules, DEFAULT_DIFF_POLICY.form_rule)
 
 
-def _prune_pages(writer: Any, removed: set[Any]) -> None:
-    for number in range(int(writer.root["/Pages"]["/Count"])):
-        page: Any = writer.find_page_for_modification(number)[0].get_object()
-        if "/Annots" not in page:
-            continue
-        before = _list_raw_items(page["/Annots"])
-        after = [
-            item for item in before if not (isinstance(item, generic.IndirectObject) and item.reference in removed)
-        ]
-        if len(after) == len(before):
-            continue
-        if after:
-            page[pdf_name("/Annots")] = generic.ArrayObject(after)
+def _copy_view(resolver: Any, kind: Any) -> Any:
+    return kind(resolver.reader, resolver.revision)
+
+
+def _prune(document: Any, fields: Iterable[Any]) -> Iterator[Any]:
+    """Remove fields and their widgets from a document in memory, and yield the changed objects."""
+    removed: set[Any] = set()
+    for field in fields:
+        removed |= {field.reference, *map(_find_reference, _list_raw_items(field.get_object(), "/Kids"))}
+    yield from _prune_fields(document.root["/AcroForm"], "/Fields", removed)
+    for page in _iter_pages(document.root["/Pages"]):
+        if _remove_items(page, "/Annots", removed):
+            yield page
+
+
+def _iter_pages(node: Any) -> Iterator[Any]:
+    for kid in (item.get_object() for item in node["/Kids"]):
+        if "/Kids" in kid:
+            yield from _iter_pages(kid)
         else:
-            del page["/Annots"]
-        writer.update_container(page)
+            yield kid
 
 
-def _list_raw_items(array: Any) -> list[Any]:
-    return [array.raw_get(position) for position in range(len(array))]
+def _prune_fields(container: Any, key: str, removed: set[Any]) -> Iterator[Any]:
+    """Remove fields from an array, and from its fields. Add a parent that loses all its fields to `removed`."""
+    for item in _list_raw_items(container, key):
+        node: Any = item.get_object()
+        kids = _list_raw_items(node, "/Kids")
+        if _find_reference(item) not in removed and any("/T" in kid.get_object() for kid in kids):
+            yield from _prune_fields(node, "/Kids", removed)
+            if not node["/Kids"]:
+                removed.add(_find_reference(item))
+    if _remove_items(container, key, removed):
+        yield container
 
 
-class _SigFieldCreationOrRemovalRule(FieldMDPRule):
-    def apply(self, context: FieldComparisonContext) -> Iterable[tuple[ModificationLevel, FormUpdate]]:
-        removed = {
-            name: spec
-            for name, spec in context.field_specs.items()
-            if spec.old_field_ref is not None and spec.new_field_ref is None
-        }
-        if not removed:
-            yield from _creation_rule(approve_widget_bindings=True).apply(context)
-            return
-        for name, spec in removed.items():
-            if spec.field_type not in ("/Sig", None) or "/V" in (spec.old_field or ()):
-                raise SuspiciousModification(f"the field {name} was removed after signing, and was in use")
-        remaining = {name: spec for name, spec in context.field_specs.items() if name not in removed}
-        yield from _iter_page_updates(context, removed, remaining)
-        for name, spec in remaining.items():
-            if _has_lost_subfields(spec):
-                yield from _iter_array_updates(spec.new_field_ref, spec.new_field, "/Kids", field_name=name)
-        without = replace(context, field_specs=remaining)
-        yield from _creation_rule(approve_widget_bindings=False).apply(without)
-
-
-def _iter_page_updates(context: FieldComparisonContext, removed: _Specs, remaining: _Specs) -> _Updates:
-    """Yield the changes of pages that only lose widgets of removed fields or gain those of new signature fields."""
-    may_go = {
-        ref for spec in removed.values() for ref in _collect_widget_references(spec.old_field_ref, spec.old_field)
-    }
-    may_come = {
-        ref
-        for spec in remaining.values()
-        if spec.field_type == "/Sig" and spec.old_field_ref is None
-        for ref in _collect_widget_references(spec.new_field_ref, spec.new_field)
-    }
-    for old_page, new_page, page_ref in _pair_pages(context.old.root["/Pages"], context.new.root["/Pages"]):
-        before, after = _list_references(old_page, "/Annots"), _list_references(new_page, "/Annots")
-        if before == after:
-            continue
-        if before - after - may_go or after - before - may_come:
-            raise SuspiciousModification("annotations other than unsigned signature fields were added or removed")
-        compare_dicts(old_page, new_page, frozenset(["/Annots"]))
-        yield from _iter_array_updates(page_ref, new_page, "/Annots", valid_when_certifying=not before - after)
-
-
-def _iter_array_updates(
-    owner: Any, dictionary: Any, key: str, *, field_name: str | None = None, valid_when_certifying: bool = False
-) -> _Updates:
-    """Yield the update of an object whose array has changed and, if the array is a separate object, of the array."""
-    array = dictionary.raw_get(key) if key in dictionary else None
-    for reference in [owner, *([array.reference] if isinstance(array, generic.IndirectObject) else [])]:
-        update = FormUpdate(updated_ref=reference, field_name=field_name, valid_when_certifying=valid_when_certifying)
-        yield ModificationLevel.FORM_FILLING, update
-
-
-def _has_lost_subfields(spec: FieldComparisonSpec) -> bool:
-    """Return True if a field still exists, has lost only kids with a name (subfields), and has gained none."""
-    if spec.old_field_ref is None or spec.new_field_ref is None:
+def _remove_items(container: Any, key: str, removed: set[Any]) -> bool:
+    """Remove references from an array. Return True if it has changed."""
+    before = _list_raw_items(container, key)
+    after = [item for item in before if _find_reference(item) not in removed]
+    if len(after) == len(before):
         return False
-    before, after = _list_references(spec.old_field, "/Kids"), _list_references(spec.new_field, "/Kids")
-    return after < before and all("/T" in lost.get_object() for lost in before - after)
+    container[pdf_name(key)] = generic.ArrayObject(after)
+    return True
 
 
-class _LostSubfieldsMixin(BaseFieldModificationRule):
-    def compare_fields(self, spec: FieldComparisonSpec) -> bool:
-        if not _has_lost_subfields(spec):
-            return super().compare_fields(spec)
-        compare_dicts(spec.old_field, spec.new_field, VALUE_UPDATE_KEYS | {"/Kids"})
-        return False
+def _find_reference(item: Any) -> Any:
+    return item.reference if isinstance(item, generic.IndirectObject) else None
 
 
-class _GenericFieldRule(_LostSubfieldsMixin, GenericFieldModificationRule):
-    pass
-
-
-class _SigFieldRule(_LostSubfieldsMixin, SigFieldModificationRule):
-    pass
-
-
-def _collect_widget_references(field_ref: generic.Reference | None, field: Any) -> set[Any]:
-    return {field_ref, *_list_references(field, "/Kids")}
-
-
-def _list_references(container: Any, key: str) -> set[Any]:
-    if container is None or key not in container:
-        return set()
-    items = _list_raw_items(container[key])
-    return {item.reference for item in items if isinstance(item, generic.IndirectObject)}
-
-
-def _pair_pages(old: Any, new: Any) -> Iterator[tuple[Any, Any, Any]]:
-    """Yield each page before and after the change, and its reference. The page tree itself cannot change."""
-    for position in range(len(old["/Kids"])):
-        before, after = old["/Kids"].raw_get(position), new["/Kids"].raw_get(position)
-        if "/Kids" in before.get_object():
-            yield from _pair_pages(before.get_object(), after.get_object())
-        else:
-            yield before.get_object(), after.get_object(), after.reference
-
-
-POLICY = StandardDiffPolicy(
-    global_rules=DEFAULT_DIFF_POLICY.global_rules,
-    form_rule=FormUpdatingRule(field_rules=[_SigFieldCreationOrRemovalRule(), _SigFieldRule(), _GenericFieldRule()]),
-)
+def _list_raw_items(container: Any, key: str) -> list[Any]:
+    return [container[key].raw_get(position) for position in range(len(container[key]))] if key in container else []

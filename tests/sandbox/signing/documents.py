@@ -13,7 +13,7 @@ import pikepdf
 import pytest
 from pikepdf import Array, Dictionary, Name, String
 from pyhanko.pdf_utils.incremental_writer import IncrementalPdfFileWriter
-from pyhanko.sign.fields import MDPPerm, SigFieldSpec, append_signature_field
+from pyhanko.sign.fields import FieldMDPAction, FieldMDPSpec, MDPPerm, SigFieldSpec, append_signature_field
 from pyhanko.sign.signers import PdfSignatureMetadata, PdfSigner, Signer
 
 canvas: Any = import_module("reportlab.pdfgen.canvas")  # which has no types
@@ -152,12 +152,21 @@ def make_stream(pdf: Any, content: bytes, **entries: Any) -> Any:
     return pdf.make_stream(content, **entries)
 
 
-def certify(content: bytes, signer: Signer) -> bytes:
-    """Add a certification signature that forbids all changes. Not usable in an event loop."""
+def certify(content: bytes, signer: Signer, permission: MDPPerm = MDPPerm.NO_CHANGES) -> bytes:
+    """Add a certification signature that permits some changes. Not usable in an event loop."""
     writer: Any = IncrementalPdfFileWriter(io.BytesIO(content))
-    metadata = PdfSignatureMetadata(field_name="Author", certify=True, docmdp_permissions=MDPPerm.NO_CHANGES)
+    metadata = PdfSignatureMetadata(field_name="Author", certify=True, docmdp_permissions=permission)
     pdf_signer: Any = PdfSigner
     return bytes(pdf_signer(metadata, signer).sign_pdf(writer).getvalue())
+
+
+def lock_fields(content: bytes, signer: Signer) -> bytes:
+    """Add a signature that locks all fields. Not usable in an event loop."""
+    writer: Any = IncrementalPdfFileWriter(io.BytesIO(content))
+    field = SigFieldSpec("Author", field_mdp_spec=FieldMDPSpec(FieldMDPAction.ALL))
+    pdf_signer: Any = PdfSigner
+    signed = pdf_signer(PdfSignatureMetadata(field_name="Author"), signer, new_field_spec=field).sign_pdf(writer)
+    return bytes(signed.getvalue())
 
 
 def make_unrendered_field(value: str, **members: Any) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +10,7 @@ import pikepdf
 import pytest
 from pyhanko.pdf_utils import generic
 from pyhanko.pdf_utils.generic import pdf_name
+from pyhanko.sign.fields import MDPPerm
 
 from directsuite.sandbox.signing.document import open_incremental_writer
 
@@ -17,6 +19,8 @@ from .caller import SigningCaller, count_pdfsig_valid
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from directsuite.sandbox.signing.keys import FileKeyStore
 
 pytestmark = pytest.mark.wide
 
@@ -71,6 +75,21 @@ async def test_removing_another_annotation_along_makes_signatures_invalid(signin
     cleared = _without_field(signed, "UnusedSig")
     assert (await signing.get_signature_states(await signing.save(cleared)))["WitnessSig"] is True
     assert (await signing.get_signature_states(await signing.save(_without_link(cleared))))["WitnessSig"] is False
+
+
+@pytest.mark.parametrize("has_lock", [True, False])
+async def test_a_removal_that_a_signature_forbids_makes_it_invalid(
+    signing: SigningCaller, keys: FileKeyStore, *, has_lock: bool
+) -> None:
+    document, signer = documents.make_nested_fields(), keys.signer()
+    if has_lock:
+        signed = await asyncio.to_thread(documents.lock_fields, document, signer)
+    else:
+        signed = await asyncio.to_thread(documents.certify, document, signer, MDPPerm.FILL_FORMS)
+    identifier = await signing.save(signed)
+    assert (await signing.get_signature_states(identifier))["Author"] is True
+    await signing.call_ok("PATCH", f"/{identifier}/clearUnsignedFields")
+    assert await signing.get_signature_states(identifier) == {"Author": False}
 
 
 def _without_field(content: bytes, name: str) -> bytes:
