@@ -65,11 +65,6 @@ _SECURITY_HEADERS = {
 _LOCAL_PATH = re.compile(r"/(?![/\\])[!-~]*")
 _HYPHENATED = re.compile(r"(?:&lt;)?\b(?=[0-9A-Za-z-]{3,40}\b)[0-9A-Za-z]+(?:-[0-9A-Za-z]+)+")  # of escaped text
 _MAX_FORM_BYTES = 2**16  # without a file; in memory it is a hundred times larger
-_FOREIGN_ORIGIN_TEXT = "The request came from another web page. Enter the sandbox's address in the browser instead."
-_UNREADABLE_FORM_TEXT = "The form could not be read. Reload the page and try again."
-_EXPIRED_FORM_TEXT = (
-    "The form is out of date, perhaps because the sandbox was restarted. Reload the page and try again."
-)
 NOTICE_COOKIE = "directsuite_sandbox_notice"
 """The cookie with the key of the notice that the next view shows."""
 _NOTICE_SECONDS = 60
@@ -81,10 +76,6 @@ _EVENT_INTERVAL = 0.25  # seconds between checks for events
 
 class PageNotFoundError(Exception):
     """Nothing exists at the requested address."""
-
-
-class _UnreadableFormError(Exception):
-    pass
 
 
 View = Callable[["SandboxPage", web.Request], Awaitable[Mapping[str, Any]]]
@@ -112,25 +103,20 @@ class SandboxPage:
 
         views: the template and the function of each page, by path. files: the function of each file, by path.
         """
+
+        def get(path: str, handler: RouteHandler, *, open_to_all: bool = False) -> web.RouteDef:
+            return web.get(path, self._guard_handler(handler, open_to_all=open_to_all), allow_head=False)
+
+        changes = [entry for entry in CONTROLS if entry.method != "GET"]
         return [
+            *(get(path, self._make_view_handler(template, view)) for path, (template, view) in views.items()),
+            *(get(path, partial(serve_file, self)) for path, serve_file in files.items()),
             *(
-                web.get(path, self._guard_handler(self._make_view_handler(template, view)), allow_head=False)
-                for path, (template, view) in views.items()
+                web.post(f"/page/do/{each.method}/{each.path}", self._guard_handler(self._make_form_handler(each)))
+                for each in changes
             ),
-            *(
-                web.get(path, self._guard_handler(partial(serve_file, self)), allow_head=False)
-                for path, serve_file in files.items()
-            ),
-            *(
-                web.post(
-                    f"/page/do/{entry.method}/{entry.path}",
-                    self._guard_handler(self._make_form_handler(entry)),
-                )
-                for entry in CONTROLS
-                if entry.method != "GET"
-            ),
-            web.get("/page/events", self._guard_handler(self._stream_events), allow_head=False),
-            web.get("/page/static/{name}", self._guard_handler(_serve_static, open_to_all=True), allow_head=False),
+            get("/page/events", self._stream_events),
+            get("/page/static/{name}", _serve_static, open_to_all=True),
             web.post("/page/token", self._guard_handler(self._accept_token, open_to_all=True)),
         ]
 
@@ -147,7 +133,8 @@ class SandboxPage:
 
         async def respond(request: web.Request) -> web.StreamResponse:
             if not self._access.has_allowed_origin(request):
-                response: web.StreamResponse = self._render_error(HTTPStatus.FORBIDDEN, _FOREIGN_ORIGIN_TEXT)
+                text = "The request came from another web page. Enter the sandbox's address in the browser instead."
+                response: web.StreamResponse = self._render_error(HTTPStatus.FORBIDDEN, text)
             elif not open_to_all and not self._access.is_browser_authorized(request):
                 response = self._render("token.html", HTTPStatus.UNAUTHORIZED)
             else:
@@ -167,8 +154,9 @@ class SandboxPage:
         except FileNotFoundError:
             text = "The document or message was changed or deleted while it was read. Reload the page."
             return self._render_error(HTTPStatus.NOT_FOUND, text)
-        except _UnreadableFormError:
-            return self._render_error(HTTPStatus.BAD_REQUEST, _UNREADABLE_FORM_TEXT)
+        except web.HTTPBadRequest:
+            text = "The form could not be read. Reload the page and try again."
+            return self._render_error(HTTPStatus.BAD_REQUEST, text)
         except web.HTTPRequestEntityTooLarge:
             limit = describe_body_limit(request.client_max_size)
             return self._render_error(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"The form was rejected: {limit}.")
@@ -208,7 +196,10 @@ class SandboxPage:
         async def run_action(request: web.Request) -> web.StreamResponse:
             form = await _read_form(request)
             if not is_same_secret(str(form.get("form_token", "")), self._access.form_token):
-                return self._render_error(HTTPStatus.FORBIDDEN, _EXPIRED_FORM_TEXT)
+                text = (
+                    "The form is out of date, perhaps because the sandbox was restarted. Reload the page and try again."
+                )
+                return self._render_error(HTTPStatus.FORBIDDEN, text)
             members, back = _read_members(form), str(form.get("back", "/"))
             back = back if _LOCAL_PATH.fullmatch(back) else "/"
             try:
@@ -322,14 +313,14 @@ async def _read_form(request: web.Request, *, may_have_file: bool = True) -> Mul
     if not (may_have_file and request.content_type == "multipart/form-data"):
         sent = request.content_length or 0
         if sent > _MAX_FORM_BYTES or len(await request.read()) > _MAX_FORM_BYTES:
-            raise _UnreadableFormError
+            raise web.HTTPBadRequest
     try:
         return await request.post()
     except (ValueError, LookupError):  # a wrong boundary or charset
-        raise _UnreadableFormError from None
+        raise web.HTTPBadRequest from None
     except web.HTTPRequestEntityTooLarge as error:
         if "fields" in (error.text or ""):  # the form has more than client_max_fields
-            raise _UnreadableFormError from None
+            raise web.HTTPBadRequest from None
         raise
 
 

@@ -40,6 +40,9 @@ Json = dict[str, Any]
 ChangeOperation = Literal["Flatten", "ClearUnsignedFields", "Sign", "MultiSign"]
 """The operations that change a document."""
 
+_UNKNOWN = {"signerName": None, "signatureTime": None, "reason": None, "isValid": False, "modification": None}
+"""The members of a signature that is missing or cannot be read."""
+
 logger = logging.getLogger("directsuite.sandbox")
 
 _is_processing: ContextVar[bool] = ContextVar("_is_processing", default=False)
@@ -102,7 +105,8 @@ def describe(file: Path, keys: KeySource, moment: datetime) -> Json:
             "signatures": [
                 {
                     **_describe_place(field.widgets[0], places, boxes),
-                    **_describe_signature(field, verdicts.get(field.dictionary.objgen)),
+                    "name": field.name, "isSigned": field.is_signed,
+                    **verdicts.get(field.dictionary.objgen, _UNKNOWN),
                 }
                 for field in signatures
             ],
@@ -166,11 +170,6 @@ def _describe_place(
         "height": _round_points(rectangle.height),
         "pageIndex": place[0],
     }
-
-
-def _describe_signature(field: PdfField, verdict: Json | None) -> Json:
-    unknown = {"signerName": None, "signatureTime": None, "reason": None, "isValid": False, "modification": None}
-    return {"name": field.name, "isSigned": field.is_signed, **(unknown if verdict is None else verdict)}
 
 
 def _list_metadata(pdf: pikepdf.Pdf) -> list[Json]:

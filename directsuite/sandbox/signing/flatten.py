@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 _FONT_SIZE = re.compile(r"/[^\s/]++\s++(-?[\d.]++)\s++Tf")
 _PAINT_OPERATORS = {1: ("g", "G"), 3: ("rg", "RG"), 4: ("k", "K")}  # for filling and stroking, by number of components
 _INVISIBLE, _HIDDEN, _NO_VIEW, _READ_ONLY, _LOCKED = 1, 2, 32, 64, 128  # annotation flags (ISO 32000-1, 12.5.3)
-_MAX_COVERED = 100  # rectangles compared on a page; on pages with more, every widget counts as covering one
 _MARKS = {"checkbox": "\N{HEAVY CHECK MARK}", "radio": "\N{BLACK CIRCLE}"}  # in ZapfDingbats
 
 
@@ -62,7 +61,12 @@ def flatten(source: Path, target: Path) -> list[str]:
                 page.obj["/Annots"] = Array(annotations)
             elif "/Annots" in page.obj:
                 del page.obj["/Annots"]
-        _retain_signature_fields(pdf, roots)
+        seen = set[tuple[int, int]]()
+        remaining = [field for field in roots if _prune_to_signature_fields(field, seen)]
+        if "/AcroForm" in pdf.Root:
+            del pdf.Root["/AcroForm"]
+        if remaining:
+            pdf.Root["/AcroForm"] = pdf.make_indirect(Dictionary(Fields=Array(remaining)))
         document.rewrite(pdf, target)
         return names
 
@@ -83,18 +87,19 @@ def _stash_annotations(pdf: pikepdf.Pdf) -> list[list[pikepdf.Object]]:
         baked: list[pikepdf.Object] = []
         covered: list[Rectangle] = []
         for note in (item for item in items if isinstance(item, pikepdf.Dictionary)):
+            rectangle = document.parse_rectangle(note.get("/Rect"))
             if str(note.get("/Subtype")) != "/Widget" or note.objgen in signatures:
                 restored.append(note)
             else:
                 _prepare_widget(pdf, note)
-                if not _is_drawn(note) or not _overlaps(note, covered):
+                is_above = rectangle is not None and any(document.overlap(rectangle, other) for other in covered)
+                if not (is_above and _is_drawn(note)):
                     baked.append(note)
                     continue
                 stamp = Dictionary(Type=Name.Annot, Subtype=Name.Stamp, Rect=note["/Rect"], P=page.obj)
                 stamp["/AP"] = Dictionary(N=_find_appearance(note))
                 stamp["/F"] = document.to_integer(note.get("/F")) | _READ_ONLY | _LOCKED
                 restored.append(pdf.make_indirect(stamp))
-            rectangle = document.parse_rectangle(note.get("/Rect"))
             if rectangle is not None and _is_drawn(note):
                 covered.append(rectangle)
         stashed.append(restored)
@@ -129,22 +134,6 @@ def _find_appearance(note: pikepdf.Object) -> pikepdf.Stream | None:
 
 def _is_drawn(note: pikepdf.Object) -> bool:
     return _find_appearance(note) is not None and not document.to_integer(note.get("/F")) & (_HIDDEN | _NO_VIEW)
-
-
-def _overlaps(note: pikepdf.Object, covered: list[Rectangle]) -> bool:
-    rectangle = document.parse_rectangle(note.get("/Rect"))
-    if rectangle is None or not covered:
-        return False
-    return len(covered) > _MAX_COVERED or any(document.overlap(rectangle, other) for other in covered)
-
-
-def _retain_signature_fields(pdf: pikepdf.Pdf, roots: list[pikepdf.Object]) -> None:
-    seen = set[tuple[int, int]]()
-    remaining = [field for field in roots if _prune_to_signature_fields(field, seen)]
-    if "/AcroForm" in pdf.Root:
-        del pdf.Root["/AcroForm"]
-    if remaining:
-        pdf.Root["/AcroForm"] = pdf.make_indirect(Dictionary(Fields=Array(remaining)))
 
 
 def _prune_to_signature_fields(node: pikepdf.Object, seen: set[tuple[int, int]]) -> bool:

@@ -5,12 +5,11 @@ The sandbox imports this module when it first needs a key, so that it starts fas
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
 
 SignFn: TypeAlias = Callable[[bytes, str], Awaitable[bytes]]
 
-_FILE_NAMES = {"key": "signer.key.pem", "certificate": "signer.pem", "authority": "ca.pem"}
+_KEY, _CERTIFICATE, _AUTHORITY = _FILE_NAMES = ("signer.key.pem", "signer.pem", "ca.pem")
 
 
 class KeySigner(Signer):
@@ -57,12 +56,6 @@ class KeySigner(Signer):
         return bytes(self._size) if dry_run else await self._sign(data, digest_algorithm.lower())
 
 
-class _Pem(NamedTuple):
-    key: bytes
-    certificate: bytes
-    authority: bytes
-
-
 class FileKeyStore:
     """A signer's key and certificates, created on first use and stored in `folder`, or in memory if it is None.
 
@@ -73,55 +66,56 @@ class FileKeyStore:
     def __init__(self, folder: Path | None) -> None:
         self._folder = folder
         self._lock = threading.Lock()
-        self._loaded: tuple[Any, _Pem] | None = None
+        self._loaded: tuple[Any, dict[str, bytes]] | None = None
 
     def signer(self) -> Signer:
         """Return a signer with new certificate objects, because asn1crypto parses lazily, which is not thread-safe."""
-        key, pem = self._load()
+        key, pems = self._load()
 
         async def sign(content: bytes, digest_algorithm: str) -> bytes:
             signature: bytes = key.sign(content, padding.PKCS1v15(), getattr(hashes, digest_algorithm.upper())())
             return signature
 
-        chain = [load_certificate(pem.certificate), load_certificate(pem.authority)]
+        chain = [load_certificate(pems[_CERTIFICATE]), load_certificate(pems[_AUTHORITY])]
         return KeySigner(chain, sign, key.key_size // 8)
 
     def trust_roots(self) -> Sequence[Certificate]:
         """Return a list with only the certificate of the sandbox's authority."""
-        return [load_certificate(self._load()[1].authority)]
+        return [load_certificate(self._load()[1][_AUTHORITY])]
 
     def authority_pem(self) -> bytes:
         """Return the certificate of the sandbox's authority as PEM."""
-        return self._load()[1].authority
+        return self._load()[1][_AUTHORITY]
 
-    def _load(self) -> tuple[Any, _Pem]:
+    def _load(self) -> tuple[Any, dict[str, bytes]]:
+        """Return the key, and the contents of the files by name."""
         with self._lock:
             if self._loaded is None:
-                pem = self._read() or self._create()
-                self._loaded = _parse_private_key(pem.key), pem
+                pems = self._read() or self._create()
+                self._loaded = _parse_private_key(pems[_KEY]), pems
             return self._loaded
 
-    def _read(self) -> _Pem | None:
-        if self._folder is None or not all((self._folder / name).exists() for name in _FILE_NAMES.values()):
+    def _read(self) -> dict[str, bytes] | None:
+        files = [self._folder / name for name in _FILE_NAMES] if self._folder is not None else []
+        if not files or not all(file.exists() for file in files):
             return None
-        make_private(*(self._folder / name for name in _FILE_NAMES.values()))
-        return _Pem(**{part: (self._folder / name).read_bytes() for part, name in _FILE_NAMES.items()})
+        make_private(*files)
+        return {file.name: file.read_bytes() for file in files}
 
-    def _create(self) -> _Pem:
+    def _create(self) -> dict[str, bytes]:
         signer_key = rsa.generate_private_key(65537, 2048)
-        certificate, authority = certify(signer_key.public_key())
+        certificates = [each.public_bytes(Encoding.PEM) for each in certify(signer_key.public_key())]
         key = signer_key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-        pem = _Pem(key, certificate.public_bytes(Encoding.PEM), authority.public_bytes(Encoding.PEM))
+        pems = dict(zip(_FILE_NAMES, [key, *certificates], strict=True))
         if self._folder is not None:
             self._folder.mkdir(0o700, parents=True, exist_ok=True)
-            for part, name in _FILE_NAMES.items():
+            for name, content in pems.items():
                 unfinished = self._folder / (name + ".new")
                 unfinished.unlink(missing_ok=True)
-                descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-                with os.fdopen(descriptor, "wb") as file:
-                    file.write(getattr(pem, part))
+                unfinished.touch(0o600, exist_ok=False)
+                unfinished.write_bytes(content)
                 unfinished.replace(self._folder / name)
-        return pem
+        return pems
 
 
 _PublicKey: TypeAlias = rsa.RSAPublicKey | ec.EllipticCurvePublicKey

@@ -14,7 +14,7 @@ import re
 from collections import Counter
 from dataclasses import dataclass
 from datetime import UTC, timedelta, timezone, tzinfo
-from typing import TYPE_CHECKING, Annotated, Any, Self
+from typing import Annotated, Any, BinaryIO
 from zoneinfo import ZoneInfo
 
 import msgspec
@@ -22,9 +22,6 @@ import pybase64
 
 from directsuite.sandbox.files import Base64Decoder
 from directsuite.sandbox.rejections import InvalidParameterError, convert_body
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 _DATA_PREFIX = re.compile(rb"\s*data:[^,]{0,200},")
 _WHITE_SPACE = b" \t\r\n"
@@ -46,14 +43,14 @@ def _decode_base64(text: str, what: str) -> bytes:
         raise InvalidParameterError(f"{what} is not valid base64") from None
 
 
-class Base64File:
-    """Decodes base64 text piece by piece into a file. Not thread-safe.
+class Base64Writer:
+    """Decodes base64 text piece by piece into an open file. Not thread-safe.
 
     The prefix of a data URL is ignored if the first piece contains all of it.
     """
 
-    def __init__(self, file: Path) -> None:
-        self._file = file.open("wb")
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
         self._decoder = Base64Decoder()
         self._at_start = True
 
@@ -69,12 +66,6 @@ class Base64File:
         self._file.write(octets)
         if last and not self._file.tell():
             raise InvalidParameterError("the body is empty: base64 text is expected")
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._file.close()
 
 
 @dataclass(frozen=True, slots=True)

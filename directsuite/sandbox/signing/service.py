@@ -32,7 +32,7 @@ from directsuite.sandbox.rejections import (
     WrongAccountError,
     parse_json,
 )
-from directsuite.sandbox.signing.request import Base64File, SignatureRequest, read_multi_sign, read_sign
+from directsuite.sandbox.signing.request import Base64Writer, SignatureRequest, read_multi_sign, read_sign
 
 if TYPE_CHECKING:
     import sqlite3
@@ -57,7 +57,6 @@ CREATE TABLE IF NOT EXISTS signing_file(
 SCHEMA = _SCHEMA + make_abandoned_schema("signing_file")
 
 _BASE = "/signing/pdf"
-_DOCUMENT_TYPE = "PDF"
 DOCUMENT_LIFETIME_MS = 4 * 60 * 60 * 1000  # specification section 8
 _MAX_SAVE_BYTES = 3 * 2**29  # 1 GiB in base64, with its line breaks
 _MAX_WORKERS = 2  # documents processed at the same time
@@ -126,7 +125,8 @@ class SigningService:
     async def _save(self, request: web.Request) -> web.Response:
         with self.files.create_file() as repaired_file:
             with self.files.create_file() as uploaded:
-                with Base64File(uploaded) as decoder:
+                with uploaded.open("wb") as output:
+                    decoder = Base64Writer(output)
                     await receive_body(request, self._max_body or _MAX_SAVE_BYTES, decoder.write)
                     await asyncio.to_thread(decoder.write, b"", last=True)
                 repaired: bool = await self._run_in_worker(
@@ -165,7 +165,10 @@ class SigningService:
 
     async def _apply_change(self, operation: ChangeOperation, request: web.Request) -> tuple[list[str], _StoredPdf]:
         read_body, _ = _CHANGES[operation]
-        signatures = [] if read_body is None else read_body(await _read_json(request))
+        try:
+            signatures = [] if read_body is None else read_body(parse_json(await request.read()))
+        except MalformedBodyError as error:
+            raise InvalidParameterError(str(error)) from None
         async with self._get_lock(request.match_info["identifier"]):
             before = await self._use_document(request)
             moment = self._clock.now()
@@ -213,19 +216,12 @@ def _import_engine() -> Any:
 
 def _build_summary(document: _StoredPdf, description: str) -> dict[str, str]:
     return {
-        "documentType": _DOCUMENT_TYPE,
+        "documentType": "PDF",
         "createdTime": format_timestamp(document.created),
         "identifier": document.identifier,
         "documentDigest": document.digest,
         "description": description,
     }
-
-
-async def _read_json(request: web.Request) -> object:
-    try:
-        return parse_json(await request.read())
-    except MalformedBodyError as error:
-        raise InvalidParameterError(str(error)) from None
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from typing import Any
 
 from directsuite.cli import main as run_cli
 from directsuite.sandbox.messaging.requests import BodyDivider
-from directsuite.sandbox.signing.request import Base64File
+from directsuite.sandbox.signing.request import Base64Writer
 
 
 class KillPoints:
@@ -63,7 +63,7 @@ def watch(moments: KillPoints) -> None:
 
     replaced: Any = sqlite3
     replaced.connect = partial(sqlite3.connect, factory=Watched)
-    for owner, method in ((Path, "unlink"), (Base64File, "write"), (BodyDivider, "feed")):
+    for owner, method in ((Path, "unlink"), (Base64Writer, "write"), (BodyDivider, "feed")):
         setattr(owner, method, moments.wrap(method, getattr(owner, method)))
 
 

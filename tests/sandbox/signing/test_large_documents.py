@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 
 from directsuite.sandbox import Sandbox
 from directsuite.sandbox.rejections import InvalidParameterError
-from directsuite.sandbox.signing.request import Base64File
+from directsuite.sandbox.signing.request import Base64Writer
 from tests.examples import scale_examples
 
 from . import documents
@@ -184,7 +184,8 @@ def test_base64_in_pieces_is_decoded_like_complete_base64(octets: bytes, data: s
         expected = b""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "decoded"
-        with Base64File(file) as decoder, nullcontext() if expected else pytest.raises(InvalidParameterError):
+        with file.open("wb") as output, nullcontext() if expected else pytest.raises(InvalidParameterError):
+            decoder = Base64Writer(output)
             for start, end in zip([0, *cuts], cuts, strict=False):
                 decoder.write(text[start:end])
             decoder.write(text[(cuts or [0])[-1] :], last=True)
