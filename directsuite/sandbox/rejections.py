@@ -195,7 +195,10 @@ def build_error_response(status: int, error: str, description: str) -> web.Respo
 async def handle_errors(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Convert the exception of a handler, unless it is a redirect, to an error response of the service."""
     try:
-        _validate_charset(request)
+        try:
+            "".encode(request.charset or "utf-8")  # raises for rot13, for example
+        except (LookupError, ValueError):
+            raise MalformedBodyError("the charset of the request body is unknown") from None
         return await handler(request)
     except Exception as error:  # noqa: BLE001  all need a response in the service's form
         return respond_to_error(error, request)
@@ -248,10 +251,3 @@ def _build_service_rejection(path: str, status: int, description: str) -> web.Re
 
 def _explain_status(status: int) -> str:
     return _EXPLANATIONS.get(HTTPStatus(status), HTTPStatus(status).phrase)
-
-
-def _validate_charset(request: web.Request) -> None:
-    try:
-        "".encode(request.charset or "utf-8")  # raises for rot13, for example
-    except (LookupError, ValueError):
-        raise MalformedBodyError("the charset of the request body is unknown") from None

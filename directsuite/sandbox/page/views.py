@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Generator, Mapping
 from contextlib import contextmanager, suppress
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
@@ -350,18 +350,14 @@ async def _show_patients(page: SandboxPage, request: web.Request) -> Mapping[str
 
 
 async def _show_controls(page: SandboxPage, request: web.Request) -> Mapping[str, Any]:
-    profile = page.sandbox.profile
-
-    def read_logins(connection: sqlite3.Connection) -> dict[str, list[Row]]:
-        return {name: _list_rows(connection, name) for name in ("tusers", "resellers", "clients")}
-
+    profile, kinds = page.sandbox.profile, ("tusers", "resellers", "clients")
     return {
         "faults": page.sandbox.faults(),
         "operations": [EVERY_OPERATION, *sorted(page.sandbox.operations)],
         "kinds": FAULT_KINDS,
         "profiles": PROFILES,
         "profile": {profile} if isinstance(profile, str) else set(profile),
-        "logins": await page.sandbox.read(read_logins),
+        "logins": {kind: await page.sandbox.read(partial(_list_rows, name=kind)) for kind in kinds},
     }
 
 

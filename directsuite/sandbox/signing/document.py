@@ -132,7 +132,8 @@ def repair(uploaded: Path, target: Path) -> bool:
                 raise InvalidParameterError("the PDF document has no pages")
             signed = count_signatures(pdf) > 0
             map_widget_places(pdf)  # reads every page, which detects damage
-            sound = not _find_invalid_entries(pdf) and (signed or not _cast_to_any(pdf).get_warnings())
+            untyped: Any = pdf
+            sound = not _find_invalid_entries(pdf) and (signed or not untyped.get_warnings())
             if sound and _can_be_updated(uploaded):
                 return False
             if signed:
@@ -218,10 +219,6 @@ def _allow_stray_widgets(pdf: pikepdf.Pdf) -> Generator[None]:
     with _WARNINGS_LOCK, warnings.catch_warnings():
         warnings.simplefilter("ignore", pikepdf.PageCopyWarning)
         yield
-
-
-def _cast_to_any(pdf: pikepdf.Pdf) -> Any:
-    return pdf  # some methods of pikepdf are only partly typed
 
 
 def _can_be_updated(file: Path) -> bool:

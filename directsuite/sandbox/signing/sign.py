@@ -194,20 +194,16 @@ async def _embed(file: BinaryIO, pdf_signer: PdfSigner, at: datetime) -> None:
 def _read_picture(picture: bytes) -> Image.Image:
     try:
         opened = Image.open(io.BytesIO(picture), formats=_PICTURE_FORMATS)
-        return _apply_exif_orientation(opened).convert("RGBA")
+        opened.load()  # so that errors of the picture itself are raised
+        with suppress(Exception):  # Pillow may raise any exception for damaged EXIF data
+            return ImageOps.exif_transpose(opened).convert("RGBA")
+        return opened.convert("RGBA")
     except (Image.DecompressionBombError, Image.DecompressionBombWarning):
         raise InvalidParameterError("graphicalSignature has too many pixels") from None
     except MemoryError:
         raise
     except Exception:  # noqa: BLE001  Pillow may raise any exception for a damaged file
         raise InvalidParameterError("graphicalSignature is not a readable PNG, JPEG, GIF or BMP picture") from None
-
-
-def _apply_exif_orientation(picture: Image.Image) -> Image.Image:
-    picture.load()  # so that errors of the picture itself are raised
-    with suppress(Exception):  # Pillow may raise any exception for damaged EXIF data
-        return ImageOps.exif_transpose(picture)
-    return picture
 
 
 @dataclass(frozen=True, kw_only=True)
