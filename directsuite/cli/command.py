@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import signal
 import sys
+import traceback
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterable, Sequence
 from typing import Annotated, Any
 
@@ -156,6 +158,35 @@ def handle_signals(handler: Callable[[int], None], signals: Iterable[int]) -> Ge
                 loop.add_signal_handler(number, handler, number)
                 stack.callback(loop.remove_signal_handler, number)
         yield
+
+
+class _PrivateFormatter(logging.Formatter):
+    """Formats the first line of a message, and the traceback and type of an exception, without its text.
+
+    The text of an exception may quote a request, and the other lines of asyncio's messages quote exceptions.
+    """
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802  logging's name
+        return super().formatMessage(record).partition("\n")[0]
+
+    def formatException(self, ei: Any) -> str:  # noqa: N802  logging's name
+        kind, _, trace = ei
+        return "".join((*traceback.format_tb(trace), kind.__name__))
+
+
+@contextlib.contextmanager
+def log_to_stderr() -> Generator[None]:
+    """Log warnings and errors of the package and of asyncio to stderr, without the texts of exceptions."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_PrivateFormatter("%(asctime)s %(levelname)s %(message)s"))
+    loggers = logging.getLogger("directsuite"), logging.getLogger("asyncio")
+    for logger in loggers:
+        logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        for logger in loggers:
+            logger.removeHandler(handler)
 
 
 async def _run_until_sigterm(coroutine: Work) -> int:

@@ -1,33 +1,65 @@
-"""`directsuite sandbox`: run the four services on this machine, and control them while they run."""
+"""`directsuite sandbox`: run the four services on this machine, and control them while they run.
+
+The server prints the environment of the demo account for a shell, and then a line for each call, until SIGINT or
+SIGTERM. With `json`, it prints only one line of JSON for programs: {"ready": true, "urls": {…}}, with the token if it
+has created one.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
+import os
 import re
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import asynccontextmanager
+import secrets
+import shlex
+import signal
+import socket
+import sqlite3
+import sys
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from http import HTTPStatus
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Group, Parameter, Token
 from cyclopts.validators import mutually_exclusive
 
+import directsuite as ds
 from directsuite.cli import options as opt
-from directsuite.cli import sandbox_server
+from directsuite.cli.command import handle_signals, log_to_stderr
 from directsuite.cli.credentials import decode_input, read_input, validate_address
 from directsuite.cli.errors import ItemNotFoundError, UsageError, with_value
 from directsuite.cli.output import format_count, format_time, show_effect, show_json, show_table
-from directsuite.cli.process import EXTRAS, INSTALL_COMMAND, ExitStatus, echo_err, find_missing, show_line
-from directsuite.cli.sandbox_server import SandboxOptions
+from directsuite.cli.process import (
+    EXTRAS,
+    INSTALL_COMMAND,
+    ExitStatus,
+    echo_err,
+    find_missing,
+    ignore_stdout_errors,
+    show_line,
+)
+from directsuite.config_file import read_secret_file
+from directsuite.core.files import explain_os_error
 from directsuite.sandbox import Control, ControlError
 from directsuite.sandbox.access import is_loopback
-from directsuite.sandbox.client import DEFAULT_URL
+from directsuite.sandbox.calls import CallRecord
+from directsuite.sandbox.client import DEFAULT_URL, TOKEN_VARIABLE
+from directsuite.sandbox.database import FolderInUseError
 from directsuite.sandbox.faults import FAULT_KINDS, describe_kind, describe_remaining
-from directsuite.sandbox.samples import MAILBOX_LOGIN
+from directsuite.sandbox.rejections import KeyUnavailableError
+from directsuite.sandbox.samples import FAX_NUMBER, INDIVIDUALS, MAILBOX_LOGIN, MAILBOXES, TUSER, add_sample_content
+from directsuite.sandbox.server import DEMO_CLIENT, Sandbox, has_pdf_libraries
 
+if TYPE_CHECKING:
+    from directsuite.sandbox.signing.token import TokenKeyStore
+
+PIN_VARIABLE = "DIRECTSUITE_PKCS11_PIN"
 _MAX_BODY_BYTES = 2**26
 _KINDS_BY_OPTION = {
     **dict.fromkeys(("status", "body", "retry_after"), ("status",)),
@@ -36,11 +68,65 @@ _KINDS_BY_OPTION = {
 }
 """The kinds of faults with which an option of `fault` has an effect."""
 
+_CLIENT_VARIABLES = frozenset(
+    f"DIRECTSUITE_{name}"
+    for name in (
+        *("SIGNING_URL", "FAX_URL", "MESSAGE_URL", "REGISTRATION_URL", "TOKEN", "LOGIN_USERNAME", "LOGIN_PASSWORD"),
+        *("MAILBOX", "MAILBOX_PASSWORD", "SANDBOX"),
+    )
+)
+"""The only variables that are printed for a shell."""
+
 app = opt.make_app("sandbox", "", "--memory --port 0 --profile java")
 
-
+_STATE_GROUP = Group("State", sort_key=1, validator=mutually_exclusive)
+_TOKEN_GROUP = Group("Signing key in a token", sort_key=1)
 _SANDBOX_GROUP = Group("Sandbox to control", sort_key=9)
 _CLOCK_GROUP = Group("Change of the clock", sort_key=1, validator=mutually_exclusive)
+
+
+def _convert_size(kind: Any, tokens: Sequence[Token]) -> int:
+    text = tokens[0].value
+    found = re.fullmatch(r"([1-9][0-9]{0,14})([kmg]?)", text.strip().lower())
+    if found is None:
+        raise ValueError(f"{text!r} is not a size: give a size such as 500M or 2G, or a number of bytes")
+    return int(found[1]) << 10 * " kmg".index(found[2] or " ")
+
+
+@opt.record
+class SandboxOptions:
+    """Options of `sandbox`."""
+
+    port: Annotated[int, opt.integer_parameter(gte=0, lte=65535)] = 8025
+    """The port to listen on; with 0, any free port."""
+    host: str = "127.0.0.1"
+    """The address to listen on: a loopback address, or any with --allow-remote."""
+    allow_remote: Annotated[bool, opt.Flag] = False
+    """Accept connections from other machines. The page and the control API then require a token."""
+    data: Annotated[Path, Parameter(group=_STATE_GROUP, converter=opt.convert_path)] = Path("directsuite-sandbox")
+    """The folder for the state."""
+    memory: Annotated[bool, opt.Flag, Parameter(group=_STATE_GROUP)] = False
+    """Keep the state in memory only."""
+    profile: Annotated[tuple[Literal["strict", "java", "attachment-list"], ...], opt.Repeatable] = ()
+    """Deviate from the specification as some servers do; strict, the default, does not. Can be repeated."""
+    imitate: Annotated[Path | None, Parameter(converter=opt.convert_path)] = None
+    """Respond like the server whose differences are in this report of `doctor --deep`."""
+    max_body: Annotated[int | None, Parameter(converter=_convert_size)] = None
+    """The maximum size of a request body, such as 500M. By default Save accepts documents of 1 GiB, Send and
+    SaveRawMessages attachments of 1 GiB, and other operations 64 MiB.
+    """
+    quiet: Annotated[bool, opt.Flag] = False
+    """Don't print the calls."""
+    json: Annotated[bool, opt.Flag] = False
+    """Print only one line of JSON, when the sandbox is ready."""
+    pkcs11_module: Annotated[Path | None, Parameter(group=_TOKEN_GROUP, converter=opt.convert_path)] = None
+    """The PKCS #11 library of the token that signs."""
+    pkcs11_token: Annotated[str, Parameter(group=_TOKEN_GROUP)] = ""
+    """The token's label."""
+    pkcs11_key: Annotated[str, Parameter(group=_TOKEN_GROUP)] = "directsuite sandbox"
+    """The label of the key in the token; the key is created if necessary."""
+    pkcs11_pin_file: Annotated[Path | None, Parameter(group=_TOKEN_GROUP, converter=opt.convert_path)] = None
+    """A file that contains the token's PIN. Without it: DIRECTSUITE_PKCS11_PIN."""
 
 
 def _convert_url(kind: Any, tokens: Sequence[Token]) -> str:
@@ -110,6 +196,10 @@ class _FaultOptions(ControlOptions):
     json: opt.Json = False
 
 
+class CannotStartError(Exception):
+    """The sandbox cannot start. The text contains the reason and what to do."""
+
+
 @asynccontextmanager
 async def _open_control(options: ControlOptions) -> AsyncGenerator[Control]:
     """Connect to the sandbox. A ControlError becomes ItemNotFoundError if it or an item is missing, else UsageError."""
@@ -121,7 +211,7 @@ async def _open_control(options: ControlOptions) -> AsyncGenerator[Control]:
 
 
 @app.default
-def serve(*, options: SandboxOptions = SandboxOptions()) -> int:
+def run_sandbox(*, options: SandboxOptions = SandboxOptions()) -> int:
     """Run the four services on this machine, with sample content.
 
     The sandbox prints each call, and runs until Ctrl-C. The commands below control a running sandbox.
@@ -138,11 +228,136 @@ def serve(*, options: SandboxOptions = SandboxOptions()) -> int:
             f"In a copy of the repository, run {INSTALL_COMMAND}."
         )
     try:
-        asyncio.run(sandbox_server.serve(options))
-    except sandbox_server.CannotStartError as error:
+        asyncio.run(serve(options))
+    except CannotStartError as error:
         echo_err(f"The sandbox cannot start: {error}.")
         return ExitStatus.FAILED
     return ExitStatus.DONE  # also after SIGINT and SIGTERM
+
+
+async def serve(options: SandboxOptions) -> None:
+    """Serve until SIGINT or SIGTERM. Raises CannotStartError, for example if the port is in use."""
+    stop = asyncio.Event()
+    with (
+        handle_signals(lambda _: stop.set(), (signal.SIGINT, signal.SIGTERM)),
+        log_to_stderr(),
+        ignore_stdout_errors(lambda _: None),  # the server must continue if stdout is closed
+    ):
+        given = os.environ.get(TOKEN_VARIABLE)
+        is_made = options.allow_remote and not given
+        token = (given or secrets.token_urlsafe(24)) if options.allow_remote else None
+        async with _open_sandbox(options, token) as sandbox:
+            sandbox.environment |= {"DIRECTSUITE_MAILBOX": MAILBOXES[0], "DIRECTSUITE_MAILBOX_PASSWORD": MAILBOX_LOGIN}
+            if options.json:
+                show_json({"ready": True, "urls": sandbox.urls} | ({"token": token} if is_made else {}), indent=None)
+            else:
+                for line in format_summary(sandbox, options):
+                    show_line(line)
+                if is_made:
+                    show_line(f"export {TOKEN_VARIABLE}={token}  # for the page and the control API")
+                if not options.quiet:
+                    sandbox.calls.listeners.append(_show_call)
+            sys.stdout.flush()
+            await stop.wait()
+
+
+def _show_call(call: CallRecord) -> None:
+    at = call.at.astimezone().isoformat(" ", "seconds")[:19]
+    show_line(f"{at}  {call.operation:<40} {call.outcome}  {call.milliseconds:.0f} ms")
+    sys.stdout.flush()
+
+
+@asynccontextmanager
+async def _open_sandbox(options: SandboxOptions, token: str | None) -> AsyncGenerator[Sandbox]:
+    async with AsyncExitStack() as running:
+        keys = await asyncio.to_thread(_open_token_keys, options)
+        if keys is not None:
+            running.callback(keys.close)
+        try:
+            sandbox = Sandbox(
+                None if options.memory else options.data,
+                host=options.host,
+                port=options.port,
+                seed=add_sample_content,
+                profile=options.profile or "strict",
+                token=token,
+                keys=keys,
+                imitate=options.imitate,
+                max_body=options.max_body,
+            )
+            await running.enter_async_context(sandbox)
+        except (OSError, ValueError, sqlite3.Error) as error:
+            raise CannotStartError(_explain_start_failure(error, options)) from None
+        yield sandbox
+
+
+def _open_token_keys(options: SandboxOptions) -> TokenKeyStore | None:
+    """Return the opened PKCS #11 token, or None if none is configured. Raises CannotStartError if opening fails."""
+    if options.pkcs11_module is None:
+        return None
+    if find_spec("pkcs11") is None or not has_pdf_libraries():
+        raise CannotStartError(
+            "a key in a token needs more libraries: in a copy of the repository, run pip install '.[hsm]'"
+        )
+    from directsuite.sandbox.signing.token import TokenKeyStore
+
+    pin = os.environ.get(PIN_VARIABLE)
+    try:
+        if options.pkcs11_pin_file is not None:
+            pin = read_secret_file(
+                options.pkcs11_pin_file, f"the file of --pkcs11-pin-file ({options.pkcs11_pin_file})"
+            ).reveal()
+        keys = TokenKeyStore(options.pkcs11_module, options.pkcs11_token, key=options.pkcs11_key, pin=pin)
+        keys.open()
+    except ds.ConfigurationError as error:
+        raise CannotStartError(str(error)) from None
+    except KeyUnavailableError as error:
+        raise CannotStartError(
+            f"{error}: check --pkcs11-module, --pkcs11-token and the PIN (--pkcs11-pin-file or {PIN_VARIABLE})"
+        ) from None
+    return keys
+
+
+def _explain_start_failure(error: OSError | ValueError | sqlite3.Error, options: SandboxOptions) -> str:
+    """Return the reason and advice. Only file errors have a filename."""
+    if isinstance(error, ValueError):
+        return str(error).replace("the sandbox's token", TOKEN_VARIABLE)
+    folder = f"the folder of --data ({options.data})"
+    if isinstance(error, FolderInUseError):
+        return f"another sandbox uses the state in {folder}: end it, or use --memory or another folder with --data"
+    if isinstance(error, socket.gaierror):
+        return f"the host of --host ({options.host}) is not known: give an address or a name of this machine"
+    reason = explain_os_error(error) if isinstance(error, OSError) else str(error)
+    file = error.filename if isinstance(error, OSError) else None
+    if file is not None and options.imitate is not None and Path(file) == options.imitate:
+        return f"the report of --imitate ({options.imitate}) cannot be read ({reason}): choose another file"
+    if isinstance(error, sqlite3.Error) or file is not None or error.errno == errno.ENOSPC:
+        where = "in memory" if options.memory else f"in {folder}"
+        return f"the state {where} cannot be used ({reason}): choose another folder with --data"
+    if error.errno == errno.EADDRINUSE:
+        return f"port {options.port} is in use: end the program that uses it, or use --port 0 for a free port"
+    return f"it cannot listen on {options.host}, port {options.port} ({reason}): use another --host or --port"
+
+
+def format_summary(sandbox: Sandbox, options: SandboxOptions) -> list[str]:
+    """Return the environment as lines for a shell, with logins and URLs as comments."""
+    location = "in memory and lost at the end" if options.memory else f"in {options.data.absolute()}"
+    return [
+        f"# the four services; their state is {location}",
+        *format_exports(sandbox.environment),
+        f"# mailboxes {' and '.join(MAILBOXES)}, password {MAILBOX_LOGIN}; the first one has messages",
+        f"# T-User {TUSER[0]}, password {TUSER[1]}; fax number {FAX_NUMBER}",
+        f"# patients to provision: {'; '.join(' '.join(each[:4]) for each in INDIVIDUALS)}",
+        f"# OAuth 2.0 client {DEMO_CLIENT[0]}, secret {DEMO_CLIENT[1]}, at {sandbox.token_url}",
+        f"# page, and URL of the sandbox for Control and --at: {sandbox.root_url}",
+        f"# OpenAPI documents {sandbox.root_url}/openapi.json and {sandbox.root_url}/_sandbox/openapi.json",
+        f'# Ctrl-C stops it; in another terminal: eval "$(directsuite sandbox env --at {sandbox.root_url})"',
+    ]
+
+
+def format_exports(environment: Mapping[str, str]) -> list[str]:
+    """Return those variables that clients read, as lines for a shell, with quoted values."""
+    return [f"export {name}={shlex.quote(each)}" for name, each in environment.items() if name in _CLIENT_VARIABLES]
 
 
 @opt.register(app, "env", "", "--at http://127.0.0.1:8025")
@@ -150,13 +365,7 @@ async def show_environment(*, options: ControlOptions = ControlOptions()) -> int
     """Print the variables that a client needs, for a shell: eval "$(directsuite sandbox env)"."""
     async with _open_control(options) as control:
         environment = await control.environment() | {"DIRECTSUITE_SANDBOX": options.at}
-    try:
-        lines = sandbox_server.format_exports(environment)
-    except ValueError as error:
-        raise ItemNotFoundError(
-            f"The program at {options.at} is not a sandbox of directsuite: its variable {error}."
-        ) from None
-    for line in lines:
+    for line in format_exports(environment):
         show_line(line)
     return ExitStatus.DONE
 

@@ -18,7 +18,7 @@ import socket
 import sys
 import time
 from collections import Counter
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime
 from pathlib import Path
@@ -30,7 +30,7 @@ from cyclopts import Parameter
 import directsuite as ds
 from directsuite.cli import credentials, sync_status
 from directsuite.cli import options as opt
-from directsuite.cli.command import CommandParameter, Work, handle_signals, make_request_listeners
+from directsuite.cli.command import CommandParameter, Work, handle_signals, log_to_stderr, make_request_listeners
 from directsuite.cli.errors import UsageError, secret_sources, validate_text, with_value
 from directsuite.cli.process import ExitStatus, ignore_stdout_errors, show_line
 from directsuite.config_file import MAX_SECRETS_BYTES, Configuration
@@ -184,7 +184,7 @@ async def _run_worker(
     if status_file is None and store is not None:
         status_file = build_status_path(store)
     async with AsyncExitStack() as stack:
-        stack.enter_context(_log_to_stderr())
+        stack.enter_context(log_to_stderr())
         stack.enter_context(ignore_stdout_errors(_warn_of_stdout_error))
         with sync_status.convert_store_errors(store):
             worker = await open_worker(stack, display.handle_event)
@@ -486,14 +486,3 @@ def format_status_counts(mailboxes: Mapping[str, MailboxProgress]) -> str:
 
 def _warn_of_stdout_error(error: OSError) -> None:
     _LOGGER.warning("stdout can't be written (%s): the worker continues", type(error).__name__)
-
-
-@contextlib.contextmanager
-def _log_to_stderr() -> Generator[None]:
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
-    _LOGGER.addHandler(handler)
-    try:
-        yield
-    finally:
-        _LOGGER.removeHandler(handler)

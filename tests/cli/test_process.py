@@ -12,7 +12,8 @@ from typing import Any, BinaryIO
 import pytest
 from rich.console import Console
 
-from directsuite.cli import main, sandbox_server
+from directsuite.cli import main
+from directsuite.cli import sandbox as sandbox_command
 from directsuite.cli.output import show_progress
 from directsuite.cli.process import ignore_stdout_errors, make_lossy_stream, prepare_streams
 from tests.cli.conftest import CliRunner, start_process
@@ -196,7 +197,7 @@ def test_sandbox_without_its_extra_runs_and_says_what_will_reject(
         pass
 
     monkeypatch.setitem(sys.modules, "pikepdf", None)
-    monkeypatch.setattr(sandbox_server, "serve", serves)
+    monkeypatch.setattr(sandbox_command, "serve", serves)
     assert main(["sandbox", "--memory"]) == 0
     told = capsys.readouterr()
     assert told.out == ""

@@ -14,8 +14,9 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from directsuite.cli import main, sandbox_server
-from directsuite.cli.sandbox_server import DEFAULT_FOLDER, CannotStartError, SandboxOptions, choose_folder, serve
+from directsuite.cli import main
+from directsuite.cli import sandbox as sandbox_command
+from directsuite.cli.sandbox import CannotStartError, SandboxOptions, serve
 from directsuite.sandbox.samples import TUSER, add_sample_content
 from directsuite.sandbox.server import Sandbox
 from tests.sandbox.command import read_startup_output, run_command
@@ -24,11 +25,11 @@ from tests.sandbox.command import read_startup_output, run_command
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        ([], (DEFAULT_FOLDER, "127.0.0.1", 8025, (), None)),
+        ([], (Path("directsuite-sandbox"), "127.0.0.1", 8025, (), None)),
         (["--memory", "--profile", "java"], (None, "127.0.0.1", 8025, ("java",), None)),
         (["--data", "state", "--host", "::1", "--port", "0"], (Path("state"), "::1", 0, (), None)),
         *(
-            (["--max-body", text], (DEFAULT_FOLDER, "127.0.0.1", 8025, (), size))
+            (["--max-body", text], (Path("directsuite-sandbox"), "127.0.0.1", 8025, (), size))
             for text, size in {"1": 1, "500M": 500 * 2**20, "2g": 2 * 2**30, "8k": 8192}.items()
         ),
     ],
@@ -39,9 +40,11 @@ def test_options_of_the_command_reach_the_server(
     received: list[tuple[object, ...]] = []
 
     async def record(options: SandboxOptions) -> None:
-        received.append((choose_folder(options), options.host, options.port, options.profile, options.max_body))
+        received.append(
+            (None if options.memory else options.data, options.host, options.port, options.profile, options.max_body)
+        )
 
-    monkeypatch.setattr(sandbox_server, "serve", record)
+    monkeypatch.setattr(sandbox_command, "serve", record)
     assert main(["sandbox", *arguments]) == 0
     assert received == [expected]
 
@@ -83,15 +86,13 @@ def test_port_in_use_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("failure", "reason"),
     [
-        (errno.EACCES, "this user may not use port 0: use another --port, or --port 0 for a free port."),
-        (
-            errno.EADDRNOTAVAIL,
-            f"it cannot listen on ::1, port 0 ({os.strerror(errno.EADDRNOTAVAIL)}): use another --host or --port.",
+        *(
+            (number, f"it cannot listen on ::1, port 0 ({os.strerror(number)}): use another --host or --port.")
+            for number in (errno.EACCES, errno.EADDRNOTAVAIL)
         ),
         (
             errno.ENOSPC,
-            "the disk of directsuite-sandbox (the default of --data) is full: free some space, or choose another "
-            "folder with --data.",
+            f"the state in memory cannot be used ({os.strerror(errno.ENOSPC)}): choose another folder with --data.",
         ),
         (None, "the host of --host (::1) is not known: give an address or a name of this machine."),
     ],
@@ -117,12 +118,14 @@ def test_unavailable_address_is_reported(
         ),
         (("--allow-remote", "--memory"), "DIRECTSUITE_SANDBOX_TOKEN must have 16 characters or more."),
         (("--memory", "--imitate", "file"), "file is not a report of `directsuite doctor --deep`: "),
-        (
-            ("--data", "file"),
-            "the state cannot be stored in the folder of --data (file): it is a file or inside of one",
+        *(
+            (("--data", folder), f"the state in the folder of --data ({folder}) cannot be used ({problem}): choose ")
+            for folder, problem in (
+                ("file", "File exists"),
+                ("file/state", "Not a directory"),
+                ("damaged", "file is not a database"),
+            )
         ),
-        (("--data", "file/state"), "the state cannot be stored in the folder of --data (file/state): it is a file or "),
-        (("--data", "damaged"), "the state in the folder of --data (damaged) cannot be used ("),
     ],
 )
 def test_unusable_file_or_folder_is_reported(

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import directsuite as ds
-from directsuite.cli import sandbox_server
+from directsuite.cli import sandbox as sandbox_command
 from directsuite.sandbox import Control, ControlError, Sandbox
 from tests.cli.conftest import CliRunner
 from tests.integration.scenario import ALICE, make_raw_message
@@ -163,7 +163,7 @@ async def test_client_does_what_the_commands_do_not(cli: CliRunner) -> None:
 
 async def test_each_call_is_a_line_without_what_it_carried(cli: CliRunner) -> None:
     sandbox = cli.sandbox
-    sandbox.calls.listeners.append(sandbox_server._print_call)
+    sandbox.calls.listeners.append(sandbox_command._show_call)
     sandbox.inject_fault("GetFolders", "reset_before")
     await sandbox.add_account(ALICE, "secret")
     async with ds.DirectSuite.from_env(sandbox.environment) as suite:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from directsuite.cli import sandbox_server
+from directsuite.cli import sandbox as sandbox_command
 from directsuite.sandbox import client
 from tests.cli.conftest import CliResult, CommandRunner, serve
 
@@ -59,12 +59,9 @@ async def run(requests: list[str], parts: dict[str, Any]) -> AsyncIterator[Run]:
 @pytest.mark.process
 async def test_env_quotes_each_value_for_the_shell(run: Run, value: str, tmp_path: Path) -> None:
     result = await run("env", document={"environment": {"DIRECTSUITE_TOKEN": value}})
-    if "\n" in value:
-        assert result.status == 4
-        return
     script = f'eval {shlex.quote(result.out)}; printf %s "$DIRECTSUITE_TOKEN"'
     shell = await asyncio.create_subprocess_exec("/bin/sh", "-c", script, stdout=PIPE, cwd=tmp_path)
-    assert (await shell.communicate())[0].decode() == value
+    assert (await shell.communicate())[0].decode() == value.replace("\n", "\N{REPLACEMENT CHARACTER}")
     assert os.listdir(tmp_path) == []  # noqa: PTH208  pathlib would be a blocking call in a coroutine
 
 
@@ -78,7 +75,7 @@ async def test_env_prints_only_variables_of_a_sandbox(run: Run, name: str) -> No
 
 
 def test_summary_quotes_each_value_for_the_shell() -> None:
-    assert sandbox_server.format_exports({"DIRECTSUITE_MAILBOX": "a$b@x.test"}) == [
+    assert sandbox_command.format_exports({"DIRECTSUITE_MAILBOX": "a$b@x.test"}) == [
         "export DIRECTSUITE_MAILBOX='a$b@x.test'"
     ]
 

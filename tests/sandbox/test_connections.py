@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from directsuite.cli import sandbox_server
+from directsuite.cli.command import log_to_stderr
 
 if TYPE_CHECKING:
     import aiohttp
@@ -57,7 +57,7 @@ async def test_internal_error_is_logged_without_exception_text(
         raise KeyError(bearer["Authorization"])
 
     monkeypatch.setattr("directsuite.sandbox.fax._find_owner", fail)
-    with sandbox_server.log_to_stderr():
+    with log_to_stderr():
         url = f"{sandbox.fax_url}/api/fax/getMessageList/15550100100/10"
         async with http.get(url, headers=bearer) as response:
             assert (response.status, "its log says why" in await response.text()) == (500, True)
@@ -71,7 +71,7 @@ async def test_failed_task_is_logged_without_exception_text(capsys: pytest.Captu
     async def fail() -> None:
         raise KeyError("a secret")
 
-    with sandbox_server.log_to_stderr():
+    with log_to_stderr():
         task = asyncio.create_task(fail())
         await asyncio.wait([task])
         del task

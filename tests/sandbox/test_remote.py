@@ -14,12 +14,13 @@ import aiohttp
 import msgspec.yaml
 import pytest
 
-from directsuite.cli import main, sandbox_server
+from directsuite.cli import main
+from directsuite.cli import sandbox as sandbox_command
 from directsuite.sandbox import Control, ControlError
 from tests.sandbox.command import read_startup_output, run_command
 
 if TYPE_CHECKING:
-    from directsuite.cli.sandbox_server import SandboxOptions
+    from directsuite.cli.sandbox import SandboxOptions
 
 TOKEN = "a token of the sandbox"
 GUIDE = Path(__file__).parents[2] / "directsuite" / "guides" / "sandbox.md"
@@ -60,7 +61,7 @@ def test_the_compose_file_has_valid_options(compose: dict[str, Any], monkeypatch
     async def serves(options: SandboxOptions) -> None:
         chosen.append(options)
 
-    monkeypatch.setattr(sandbox_server, "serve", serves)
+    monkeypatch.setattr(sandbox_command, "serve", serves)
     shell = shlex.split(compose["services"]["sandbox"]["command"])
     assert shell[:2] == ["sh", "-c"]
     words = shlex.split(shell[2].partition("exec directsuite ")[2])

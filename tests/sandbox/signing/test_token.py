@@ -22,7 +22,7 @@ from pkcs11.util.rsa import encode_rsa_public_key
 from pkcs11.util.x509 import decode_x509_certificate
 
 from directsuite.cli import main
-from directsuite.cli.sandbox_server import PIN_VARIABLE
+from directsuite.cli.sandbox import PIN_VARIABLE
 from directsuite.sandbox.rejections import KeyUnavailableError
 from directsuite.sandbox.signing.keys import certify
 from directsuite.sandbox.signing.token import TokenKeyStore
