@@ -145,7 +145,7 @@ _QUERIES = {
           (SELECT count(*) FROM effect) AS effects""",
     # logins: the first ones
     "sessions": """
-        SELECT username, expires_at FROM registration_session WHERE expires_at > :now
+        SELECT account AS username, expires_at FROM secret WHERE kind = 'session' AND expires_at > :now
         ORDER BY expires_at DESC LIMIT :page""",
     "tusers": "SELECT username FROM tuser ORDER BY 1 LIMIT :page",
     "resellers": "SELECT username FROM reseller ORDER BY 1 LIMIT :page",
@@ -399,13 +399,8 @@ async def _serve_attachment(page: SandboxPage, request: web.Request) -> web.Stre
     message, number = (await _find_message(page, request))["message"], int(request.match_info["number"])
     with _hold_message(page, message) as raw:
         reading = await asyncio.to_thread(read_message, raw)
-<<<<<<< HEAD
-        part = require_found(reading.attachments[number] if number < len(reading.attachments) else None)
-        files = page.sandbox.services.messaging.files
-=======
         part = _require_found(reading.attachments[number] if number < len(reading.attachments) else None)
-        files = page.sandbox.message_files
->>>>>>> d1f3b67c (Keep the queries of the page with its views, and format sizes with jinja's filter)
+        files = page.sandbox.services.messaging.files
         body = part.content if isinstance(part.content, bytes) else files.make_payload([part.content], base64=False)
         return _build_download(body, part.filename)
 
@@ -448,7 +443,7 @@ def _list_rows(connection: sqlite3.Connection, name: str, **parameters: Any) -> 
             case "patients":
                 row["state"] = find_user_state(connection, row["address"], parameters["now"])
             case "sent" | "sent message":
-                row["passages"] = list_deliveries(connection, row["smtp_id"], now_ms=parameters["now"])
+                row["passages"] = list_deliveries(connection, [row["smtp_id"]], now_ms=parameters["now"])
             case "faxes":
                 row["recipients"] = msgspec.json.decode(row["recipients"])
             case _:
