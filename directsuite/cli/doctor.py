@@ -9,25 +9,23 @@ If a check of a service fails, those after it are not run. Nothing is saved, sen
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import enum
 import os
 import platform
-import socket
 import ssl
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import UTC, datetime
 from functools import cache, partial
 from importlib.metadata import version
-from typing import Any, TypeVar
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import aiohttp
 import attrs
 import msgspec
-from aiohttp.abc import AbstractResolver, ResolveResult
-from yarl import URL
 
 import directsuite as ds
 from directsuite.cli import credentials
@@ -54,7 +52,7 @@ from directsuite.cli.process import ExitStatus, echo_err, require_extra
 from directsuite.config_file import Configuration, read_secret_file
 from directsuite.core.checks import find_url_problem
 from directsuite.core.facade import Facade
-from directsuite.core.files import create_file, run_in_thread
+from directsuite.core.files import DedicatedThread, create_file
 from directsuite.core.operation import Operation
 from directsuite.core.outcome import convert_exception
 from directsuite.fax.operations import GET_MULTIPLE_MESSAGE_INFO
@@ -65,8 +63,13 @@ from directsuite.settings import SERVICES
 from directsuite.signing.operations import GET_DOC_INFO
 from directsuite.wire.values import read_http_date
 
+if TYPE_CHECKING:
+    from aiohttp.connector import Connection
+    from aiohttp.tracing import Trace
+
 app = make_app("doctor", "", "--timeout 5 --json", "--deep --report differences.json")
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 _CREDENTIALS = {"signing": "token", "fax": "token", "message": "mailbox", "registration": "login"}
@@ -74,7 +77,6 @@ _DEEP_OPTIONS = ("fax_number", "document", "patient", "proofing_id", "tuser", "t
 _LIBRARIES = ("aiohttp", "attrs", "cattrs", "msgspec", "oauthlib", "pybase64", "tenacity", "yarl")
 _PROXY_VARIABLES = ("HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy")
 _MIN_DAYS = 21  # a certificate that is valid for fewer days should be renewed
-_MAX_CERTIFICATE_SECONDS = 3.0  # for an additional connection that only shows how long the certificate is valid
 _MAX_SKEW = 60.0  # seconds; tokens and sessions expire by the server's clock, and are renewed by this machine's
 _MISSING_PATH = "/directsuite-doctor"
 """A path that no service has."""
@@ -110,13 +112,11 @@ class Finding:
     check: str = ""
 
 
-Check = tuple[str, Callable[[], Awaitable[Finding]]]
-"""The name of a check, and the check."""
-
 ok = partial(Finding, Result.OK)
 warning = partial(Finding, Result.WARNING)
 failed = partial(Finding, Result.FAILED)
 not_checked = partial(Finding, Result.NOT_CHECKED)
+_SKIPPED = not_checked("The check of connection failed.")
 
 
 @app.default
@@ -140,13 +140,9 @@ def doctor(*, options: DoctorOptions = DoctorOptions()) -> Work:
             raise UsageError(f"{with_value('--report', options.report)} exists already. Name a new file.")
         require_writable_folder("--report", options.report)
     settings, finding = _read_settings()
-    missing_url = "The settings are invalid: see the check of the settings."
-    if settings is not None:
-        missing_url = "There is no URL. If you use this service, set DIRECTSUITE_{service}_URL."
-    settings = settings or ds.Settings()
     machine = [("settings", finding), *_check_machine(settings, os.environ)]
     findings = [attrs.evolve(each, subject="this machine", check=name) for name, each in machine]
-    return _examine(options, settings, _find_credentials(options, settings), findings, missing_url)
+    return _examine(options, settings, _find_credentials(options, settings or ds.Settings()), findings)
 
 
 def _read_settings() -> tuple[ds.Settings | None, Finding]:
@@ -206,23 +202,17 @@ def _find_credentials(options: DoctorOptions, settings: ds.Settings) -> Mapping[
 
 
 async def _examine(
-    options: DoctorOptions,
-    settings: ds.Settings,
-    found: Mapping[str, Any],
-    findings: list[Finding],
-    missing_url: str,
+    options: DoctorOptions, settings: ds.Settings | None, found: Mapping[str, Any], findings: list[Finding]
 ) -> int:
-    """Add findings about the services, and print all. Return 1 if a check failed or responses differ, else 0.
-
-    missing_url: the finding for a service without a URL.
-    """
+    """Add findings about the services, and print all. Return 1 if a check failed or responses differ, else 0."""
     reports = None
+    asyncio.get_running_loop().set_default_executor(_DaemonThreads())
     async with show_progress("examining"):
-        checking = (_check_service(each, options, settings, found, missing_url) for each in SERVICES)
+        checking = (_check_service(each, options, settings, found) for each in SERVICES)
         for checked in await asyncio.gather(*checking):
             findings += checked
         if options.deep:
-            reports = await _examine_deeply(options, settings, found)
+            reports = await _examine_deeply(options, settings or ds.Settings(), found)
     counts = Counter(each.result for each in findings)
     failures, warnings = counts[Result.FAILED], counts[Result.WARNING]
     if options.json:
@@ -243,16 +233,31 @@ async def _examine(
 
 
 async def _check_service(
-    service: str, options: DoctorOptions, settings: ds.Settings, found: Mapping[str, Any], missing_url: str
+    service: str, options: DoctorOptions, settings: ds.Settings | None, found: Mapping[str, Any]
 ) -> list[Finding]:
-    subject = "messaging" if service == "message" else service
-    url: str | None = getattr(settings, f"{service}_url")
-    if url is None:
-        return [not_checked(missing_url.format(service=service.upper()), subject, "connection")]
-    server, name = Server(service, url, settings, options.timeout), _CREDENTIALS[service]
-    last = partial(_check_credential, service, settings, options.timeout, found[name])
-    checks: list[Check] = [("connection", server.check_connection), ("clock", server.check_clock), (name, last)]
-    return await _run_checks(subject, checks, options.timeout)
+    subject, timeout = "messaging" if service == "message" else service, options.timeout
+    if settings is None:
+        return [not_checked("The settings are invalid: see the check of the settings.", subject, "connection")]
+    if getattr(settings, f"{service}_url") is None:
+        text = f"There is no URL. If you use this service, set DIRECTSUITE_{service.upper()}_URL."
+        return [not_checked(text, subject, "connection")]
+    advice = "Check the network, firewall and proxy, or give --timeout SECONDS."
+    late = failed(f"It took more than {timeout:g} s. {advice}")
+    connection, clock = await _limit_time(_check_server(service, settings), timeout, (late, _SKIPPED))
+    last, credential = _SKIPPED, found[_CREDENTIALS[service]]
+    if connection.result is not Result.FAILED:
+        last = await _limit_time(_check_credential(service, settings, timeout, credential), timeout, late)
+    checked = {"connection": connection, "clock": clock, _CREDENTIALS[service]: last}
+    return [attrs.evolve(each, subject=subject, check=name) for name, each in checked.items()]
+
+
+async def _limit_time(check: Coroutine[Any, Any, T], timeout: float, late: T) -> T:
+    """Return the result of a check, or `late` if it takes longer."""
+    try:
+        async with asyncio.timeout(timeout):
+            return await check
+    except TimeoutError:
+        return late
 
 
 async def _examine_deeply(options: DoctorOptions, settings: ds.Settings, found: Mapping[str, Any]) -> Report:
@@ -306,29 +311,7 @@ def _show_reports(reports: Sequence[OperationReport]) -> None:
     show_table(("operation", "path", "difference"), rows, no_wrap=("operation",))
 
 
-async def _run_checks(subject: str, checks: Sequence[Check], timeout: float) -> list[Finding]:
-    """Run a subject's checks until one fails. Return a finding of each, NOT_CHECKED after a failure.
-
-    timeout: seconds for each check, which fails if it takes longer.
-    """
-    findings, failed_check = list[Finding](), ""
-    for name, check in checks:
-        if failed_check:
-            finding = not_checked(f"The check of {failed_check} failed.")
-        else:
-            try:
-                async with asyncio.timeout(timeout):
-                    finding = await check()
-            except TimeoutError:
-                advice = "Check the network, firewall and proxy, or give --timeout SECONDS."
-                finding = failed(f"It took more than {timeout:g} s. {advice}")
-        if finding.result is Result.FAILED:
-            failed_check = failed_check or name
-        findings.append(attrs.evolve(finding, subject=subject, check=name))
-    return findings
-
-
-def _check_machine(settings: ds.Settings, environment: Mapping[str, str]) -> Iterator[tuple[str, Finding]]:
+def _check_machine(settings: ds.Settings | None, environment: Mapping[str, str]) -> Iterator[tuple[str, Finding]]:
     """Yield a finding of each check that sends nothing, with the check's name."""
     if unknown := find_unknown_variables(environment):
         names = ", ".join(f"{name} (did you mean {similar}?)" if similar else name for name, similar in unknown.items())
@@ -337,100 +320,86 @@ def _check_machine(settings: ds.Settings, environment: Mapping[str, str]) -> Ite
     python = f"Python {platform.python_version()}, {ssl.OPENSSL_VERSION}"
     yield "versions", ok(f"directsuite {ds.__version__}, {python}, {libraries}")
     names = ", ".join(name for name in _PROXY_VARIABLES if environment.get(name))
-    if names and settings.proxy is None:
+    if names and (settings is None or settings.proxy is None):
         advice = 'If the services are behind a proxy, add proxy = "http://proxy.example.org:3128" to the settings file.'
         yield "proxy variables", warning(f"{names} is ignored. {advice}")
     else:
         yield "proxy variables", ok("They are not needed.")
 
 
-class _Resolver(AbstractResolver):
-    """Resolves host names in separate threads. The process would wait for those of aiohttp's resolver at its end."""
+class _DaemonThreads(ThreadPoolExecutor):
+    """Runs each job in a daemon thread: the process would wait at its end for other threads, if the resolver hangs."""
 
-    async def resolve(
-        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
-    ) -> list[ResolveResult]:
-        """Return the addresses of a host."""
-        found = await run_in_thread(socket.getaddrinfo, host, port, family, socket.SOCK_STREAM, 0, socket.AI_ADDRCONFIG)
-        return [
-            ResolveResult(hostname=host, host=str(at[0]), port=port, family=kind, proto=proto, flags=0)
-            for kind, _, proto, _, at in found
-        ]
-
-    async def close(self) -> None:
-        """Do nothing."""
+    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        return DedicatedThread().submit(fn, *args, **kwargs)
 
 
-class Server:
-    """The checks of the server of one service."""
+class _Connector(aiohttp.TCPConnector):
+    """A connector that records the server's certificate, which aiohttp does not show."""
 
-    def __init__(self, service: str, url: str, settings: ds.Settings, timeout: float) -> None:
-        self._operation = _CALLS[service][0]
-        self._url = url
-        self._settings = settings
-        self._timeout = timeout
-        self._date, self._received = "", datetime.now(UTC)
+    certificate: Mapping[str, Any] = MappingProxyType({})
 
-    async def check_connection(self) -> Finding:
-        """Check that the server accepts a connection, and responds to a request."""
-        tls, began = self._settings.tls, time.monotonic()
-        context = await asyncio.to_thread(ssl.create_default_context) if tls is None else tls
-        try:
-            async with (
-                aiohttp.ClientSession(
-                    connector=aiohttp.TCPConnector(ssl=context, resolver=_Resolver()),
-                    cookie_jar=aiohttp.DummyCookieJar(),
-                    headers={"User-Agent": f"directsuite/{ds.__version__}", "Cache-Control": "no-cache"},
-                ) as session,
-                session.head(self._url, allow_redirects=False, proxy=self._settings.proxy) as response,
-            ):
-                self._date, self._received = response.headers.get("Date", ""), datetime.now(UTC)
-                status, url = response.status, response.url
-        except (aiohttp.ClientError, OSError, UnicodeError) as error:
-            failure = convert_exception(error, self._operation, started=not isinstance(error, UnicodeError))
-            assert failure is not None  # noqa: S101  these are errors of the network
-            setting = self._operation.service.url_setting
-            advice = f"check the setting {setting}: the scheme and the port, and the proxy if there is one"
-            problem = f"{failure.explanation}: {failure.advice or advice}"
-            return failed(f"{problem[0].upper()}{problem[1:]}.")
-        if url.scheme == "http" and find_url_problem(self._url) is not None:
-            return warning("The URL starts with http://, so others can read everything that is sent. Use https://.")
-        if 300 <= status < 400:
-            return warning(f"HTTP {status}: The server redirects, which is not followed. Use the new URL.")
-        if status in (502, 503, 504):
-            return warning(f"HTTP {status}: The service is down or overloaded. Try again later.")
-        days = _MIN_DAYS
-        if url.scheme == "https" and self._settings.proxy is None:
-            left = self._timeout - (time.monotonic() - began)
-            with contextlib.suppress(OSError):  # such as TimeoutError
-                async with asyncio.timeout(min(_MAX_CERTIFICATE_SECONDS, left / 2)):
-                    days = await _count_valid_days(url, context)
-        if days < _MIN_DAYS:
-            return warning(f"The certificate is valid for only {days} days. Ask the service's provider to renew it.")
-        return ok(f"{self._url} responds.")
-
-    async def check_clock(self) -> Finding:
-        """Compare the clocks of this machine and of the server."""
-        date = read_http_date(self._date)
-        if date is None:
-            return not_checked("The response contains no date.")
-        seconds = (date - self._received).total_seconds()
-        if abs(seconds) <= _MAX_SKEW:
-            return ok("This machine's clock agrees with the server's.")
-        return warning(
-            f"This machine's clock is {abs(seconds) / 60:,.0f} minutes {'behind' if seconds > 0 else 'ahead of'} the "
-            "server's, so tokens and sessions expire at other times than expected. Set it, for example with NTP."
-        )
+    async def connect(
+        self, req: aiohttp.ClientRequest, traces: list[Trace], timeout: aiohttp.ClientTimeout
+    ) -> Connection:
+        connection = await super().connect(req, traces, timeout)
+        if connection.transport is not None:
+            self.certificate = connection.transport.get_extra_info("peercert") or {}
+        return connection
 
 
-async def _count_valid_days(url: URL, context: ssl.SSLContext) -> int:
-    """Return the number of days for which the server's certificate is valid, which aiohttp does not show."""
-    await _Resolver().resolve(url.raw_host or "")  # the process would wait at its end for a resolver that hangs here
-    _, writer = await asyncio.open_connection(url.raw_host, url.port, ssl=context, happy_eyeballs_delay=0.25)
-    certificate: Mapping[str, Any] = writer.get_extra_info("peercert") or {}
-    writer.transport.abort()
-    end = certificate.get("notAfter")
-    return _MIN_DAYS if end is None else int(ssl.cert_time_to_seconds(end) - time.time()) // 86_400
+async def _check_server(service: str, settings: ds.Settings) -> tuple[Finding, Finding]:
+    """Check that the server responds to a request, and compare its clock with that of this machine."""
+    service_url: str = getattr(settings, f"{service}_url")
+    operation, tls = _CALLS[service][0], settings.tls
+    context = await asyncio.to_thread(ssl.create_default_context) if tls is None else tls
+    connector = _Connector(ssl=context)
+    try:
+        async with (
+            aiohttp.ClientSession(
+                connector=connector,
+                cookie_jar=aiohttp.DummyCookieJar(),
+                headers={"User-Agent": f"directsuite/{ds.__version__}", "Cache-Control": "no-cache"},
+            ) as session,
+            session.head(service_url, allow_redirects=False, proxy=settings.proxy) as response,
+        ):
+            clock = _check_clock(response.headers.get("Date", ""))
+            status, is_plain = response.status, response.url.scheme == "http"
+    except (aiohttp.ClientError, OSError, UnicodeError) as error:
+        failure = convert_exception(error, operation, started=not isinstance(error, UnicodeError))
+        assert failure is not None  # noqa: S101  these are errors of the network
+        setting = operation.service.url_setting
+        advice = f"check the setting {setting}: the scheme and the port, and the proxy if there is one"
+        problem = f"{failure.explanation}: {failure.advice or advice}"
+        return failed(f"{problem[0].upper()}{problem[1:]}."), _SKIPPED
+    end = connector.certificate.get("notAfter")
+    days = _MIN_DAYS if end is None else int(ssl.cert_time_to_seconds(end) - time.time()) // 86_400
+    if is_plain and find_url_problem(service_url) is not None:
+        connection = warning("The URL starts with http://, so others can read everything that is sent. Use https://.")
+    elif 300 <= status < 400:
+        connection = warning(f"HTTP {status}: The server redirects, which is not followed. Use the new URL.")
+    elif status in (502, 503, 504):
+        connection = warning(f"HTTP {status}: The service is down or overloaded. Try again later.")
+    elif days < _MIN_DAYS:
+        advice = "Ask the service's provider to renew it."
+        connection = warning(f"The certificate is valid for only {days} days. {advice}")
+    else:
+        connection = ok(f"{service_url} responds.")
+    return connection, clock
+
+
+def _check_clock(header: str) -> Finding:
+    """Compare the clock of this machine with the header Date, which was just received."""
+    date = read_http_date(header)
+    if date is None:
+        return not_checked("The response contains no date.")
+    seconds = (date - datetime.now(UTC)).total_seconds()
+    if abs(seconds) <= _MAX_SKEW:
+        return ok("This machine's clock agrees with the server's.")
+    return warning(
+        f"This machine's clock is {abs(seconds) / 60:,.0f} minutes {'behind' if seconds > 0 else 'ahead of'} the "
+        "server's, so tokens and sessions expire at other times than expected. Set it, for example with NTP."
+    )
 
 
 async def _check_credential(
@@ -458,9 +427,6 @@ async def _check_credential(
             return error
         return None
 
-    if isinstance(credential, ds.ClientCredentials) and settings.proxy is None:
-        with contextlib.suppress(OSError, ValueError):  # reported by the call
-            await _Resolver().resolve(URL(credential.token_url).raw_host or "")
     error = await call(settings)
     if isinstance(credential, ds.ClientCredentials) and error is not None and error.service == "oauth":
         if isinstance(error, ds.AuthenticationError):

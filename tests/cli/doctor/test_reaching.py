@@ -142,50 +142,6 @@ async def test_resolver_that_hangs_costs_its_time_and_no_more(cli: DoctorRunner,
     assert told.checks["fax", check][1].startswith("It took more than 0.9 s")
 
 
-async def test_server_that_accepts_one_connection_is_ok(cli: DoctorRunner, tmp_path: Path) -> None:
-    """The second connection is only for the days of the certificate."""
-    pair = make_certificate(tmp_path, days=(-1, 3))
-    cli.set_env("DIRECTSUITE_CA_BUNDLE", str(pair[0]))
-    listening = list[asyncio.Server]()
-
-    async def respond_once(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        listening[0].close()
-        await reader.readuntil(b"\r\n\r\n")
-        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
-        await writer.drain()
-        writer.close()
-
-    listening.append(await asyncio.start_server(respond_once, "127.0.0.1", 0, ssl=make_server_context(pair)))
-    url = f"https://127.0.0.1:{listening[0].sockets[0].getsockname()[1]}"
-    cli.set_env("DIRECTSUITE_MESSAGE_URL", url)
-    told = await cli.run_json()
-    told.expect("messaging", "connection", "ok", f"{url} responds.")
-
-
-async def test_server_that_stalls_the_second_connection_is_ok(cli: DoctorRunner, tmp_path: Path) -> None:
-    pair = make_certificate(tmp_path, days=(-1, 3))
-    cli.set_env("DIRECTSUITE_CA_BUNDLE", str(pair[0]))
-    context, connections = make_server_context(pair), list[asyncio.StreamWriter]()
-
-    async def respond_first(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        connections.append(writer)
-        if connections[1:]:
-            await reader.read()
-        else:
-            await writer.start_tls(context)
-            await reader.readuntil(b"\r\n\r\n")
-            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
-            await writer.drain()
-        writer.close()
-
-    async with await asyncio.start_server(respond_first, "127.0.0.1", 0) as listening:
-        url = f"https://127.0.0.1:{listening.sockets[0].getsockname()[1]}"
-        cli.set_env("DIRECTSUITE_MESSAGE_URL", url)
-        told = await cli.run_json("--timeout", "2")
-    assert len(connections) == 2
-    told.expect("messaging", "connection", "ok", f"{url} responds.")
-
-
 @pytest.mark.parametrize("greeting", [b"", b"SSH-2.0-OpenSSH_9.0\r\n"], ids=["closes", "not HTTP"])
 @pytest.mark.parametrize("is_proxy", [False, True], ids=["service", "proxy"])
 async def test_each_failure_says_what_to_check(cli: DoctorRunner, greeting: bytes, is_proxy: bool) -> None:
