@@ -31,9 +31,8 @@ import directsuite as ds
 from directsuite.cli import credentials
 from directsuite.cli.command import Work, make_request_listeners
 from directsuite.cli.config import find_unknown_variables
-from directsuite.cli.conformance import Specification
 from directsuite.cli.credentials import MailboxAccess, find_in_keyring
-from directsuite.cli.deep import DeepExamination, DoctorOptions
+from directsuite.cli.deep import DeepExamination, DoctorOptions, Specification
 from directsuite.cli.errors import (
     HINT_CHECK_CLIENT,
     HINT_RENEW_CREDENTIAL,

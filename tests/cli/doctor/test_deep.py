@@ -16,8 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import directsuite as ds
-from directsuite.cli.conformance import Specification
-from directsuite.cli.deep import report_operation
+from directsuite.cli.deep import Specification, report_operation
 from directsuite.core.operation import Operation, Semantics
 from directsuite.core.session import BufferedResponse as Response
 from directsuite.fax import operations as fax

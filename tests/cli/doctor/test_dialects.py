@@ -12,7 +12,7 @@ import aiohttp
 import pytest
 
 import directsuite as ds
-from directsuite.cli.conformance import Specification
+from directsuite.cli.deep import Specification
 from directsuite.sandbox.quirks import _change_member
 from directsuite.sandbox.server import Sandbox, load_openapi_document
 from directsuite.wire.values import read_datetime
