@@ -18,7 +18,7 @@ import socket
 import sys
 import time
 from collections import Counter
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime
 from pathlib import Path
@@ -127,49 +127,40 @@ def run_sync(*, command: CommandParameter, options: SyncRunOptions = SyncRunOpti
     """
     command.resume_hint = "the same command continues from here"
     command.option_names = {"folder": with_value("--maildir", options.maildir)}
-    addresses = _read_addresses(options)
-    if not addresses and not options.postgres:
-        raise UsageError(
-            "No mailbox is given. Give --mailbox ADDRESS for each, or --mailboxes FILE, or set DIRECTSUITE_MAILBOX."
-        )
     if options.postgres and options.once:
         raise UsageError(
             "--once can't be combined with --postgres, because such a worker runs until it is stopped. Omit one."
         )
-    settings = credentials.load_settings("message")
+    addresses, settings = _read_addresses(options), credentials.load_settings("message")
     arguments: dict[str, Any] = {
         "folders": None if options.all_folders else parse_folders(options.folder),
         "interval": options.interval,
         "requests_per_second": settings.requests_per_second,
+        "deliver": options.maildir and MaildirSink(options.maildir, keep_gone=options.keep_gone),
     }
+    sink = None if options.maildir else TableSink(keep_gone=options.keep_gone)
     database = sync_status.read_conninfo() if options.postgres else None
     passwords = make_password_source(addresses, options.passwords)
-    sink: TableSink | None = TableSink(keep_gone=options.keep_gone)
-    if options.maildir is not None:
-        sink, arguments["deliver"] = None, MaildirSink(options.maildir, keep_gone=options.keep_gone)
 
     async def open_worker(stack: AsyncExitStack, listener: ds.Listener) -> _SyncWorker:
         listeners = [listener, *make_request_listeners()]
-        if database is not None:
-            return await open_fleet(stack, listeners, database)
-        suite = await stack.enter_async_context(ds.DirectSuite(settings, listeners=listeners))
-        store = await stack.enter_async_context(SqliteStore(options.store or sync_status.DEFAULT_STORE, sink=sink))
-        sync = Synchronizer(suite, store, addresses, passwords, **arguments)
-        await sync.bind()
-        return _SyncWorker(sync.once if options.once else sync.run, sync.stop, lambda: sync.status, store)
-
-    async def open_fleet(stack: AsyncExitStack, listeners: Sequence[ds.Listener], database: ds.Secret) -> _SyncWorker:
+        if database is None:
+            suite = await stack.enter_async_context(ds.DirectSuite(settings, listeners=listeners))
+            store = await stack.enter_async_context(SqliteStore(options.store or sync_status.DEFAULT_STORE, sink=sink))
+            sync = Synchronizer(suite, store, addresses, passwords, **arguments)
+            await sync.bind()
+            return _SyncWorker(sync.once if options.once else sync.run, sync.stop, lambda: sync.status, store)
         from directsuite.sync.fleet import Fleet
         from directsuite.sync.postgres import PostgresStore
         from directsuite.sync.shared_limits import SharedLimits
 
         limits = await stack.enter_async_context(SharedLimits(database, processes=options.workers))
         suite = await stack.enter_async_context(ds.DirectSuite(settings, listeners=listeners, shared_limits=limits))
-        store = await stack.enter_async_context(PostgresStore(database, sink=sink))
-        worker = Fleet(suite, store, passwords, grace=options.grace, **arguments)
-        await worker.bind()
-        await worker.add(addresses)
-        return _SyncWorker(worker.run, worker.stop, lambda: worker.progress, store)
+        fleet_store = await stack.enter_async_context(PostgresStore(database, sink=sink))
+        fleet = Fleet(suite, fleet_store, passwords, grace=options.grace, **arguments)
+        await fleet.bind()
+        await fleet.add(addresses)
+        return _SyncWorker(fleet.run, fleet.stop, lambda: fleet.progress, fleet_store)
 
     return _run_worker(options, open_worker)
 
@@ -185,7 +176,8 @@ async def _run_worker(
         status_file = build_status_path(store)
     async with AsyncExitStack() as stack:
         stack.enter_context(log_to_stderr())
-        stack.enter_context(ignore_stdout_errors(_warn_of_stdout_error))
+        problem = "stdout can't be written (%s): the worker continues"
+        stack.enter_context(ignore_stdout_errors(lambda error: _LOGGER.warning(problem, type(error).__name__)))
         with sync_status.convert_store_errors(store):
             worker = await open_worker(stack, display.handle_event)
         received = list[int]()
@@ -279,13 +271,21 @@ async def _report_progress(worker: _SyncWorker, status_file: Path | None, displa
 
 
 def _read_addresses(options: SyncRunOptions) -> list[str]:
-    """Return the unique addresses. Raises UsageError if one is invalid, or two differ only in case."""
+    """Return the unique addresses. Raises UsageError if there is none, one is invalid, or two differ only in case."""
     addresses = [(source, address.strip()) for source, address in sync_status.number_addresses(options.mailbox)]
-    if options.mailboxes is not None:
-        addresses += _iter_file_addresses(options.mailboxes)
+    if (file := options.mailboxes) is not None:
+        name, advice = f"The file {file}", "Give --mailboxes a file in UTF-8 with one address per line."
+        content = credentials.read_input(file, name, limit=MAX_SECRETS_BYTES, advice=advice)
+        lines = map(str.strip, credentials.decode_input(content, name, advice=advice).splitlines())
+        named = ((f"{file} line {number}", line) for number, line in enumerate(lines, start=1))
+        addresses += [(source, line) for source, line in named if line and not line.startswith("#")]
     elif not addresses and not options.postgres:
         mailbox, source = credentials.find_setting(None, "--mailbox", "mailbox")
         addresses = [(source, mailbox)] if mailbox else []
+    if not addresses and not options.postgres:
+        raise UsageError(
+            "No mailbox is given. Give --mailbox ADDRESS for each, or --mailboxes FILE, or set DIRECTSUITE_MAILBOX."
+        )
     unique_addresses = dict[str, tuple[str, str]]()
     for source, address in addresses:
         validate_text(address, source)
@@ -294,16 +294,6 @@ def _read_addresses(options: SyncRunOptions) -> list[str]:
         if spelt != address:  # the store would have the mailbox twice, with all its messages
             raise UsageError(f"{earlier} and {source} are the same mailbox in upper and lower case. Give only one.")
     return [address for _, address in unique_addresses.values()]
-
-
-def _iter_file_addresses(file: Path) -> Iterator[tuple[str, str]]:
-    advice = "Give --mailboxes a file in UTF-8 with one address per line."
-    content = credentials.read_input(file, f"The file {file}", limit=MAX_SECRETS_BYTES, advice=advice)
-    lines = credentials.decode_input(content, f"The file {file}", advice=advice).splitlines()
-    for number, line in enumerate(lines, start=1):
-        address = line.strip()
-        if address and not address.startswith("#"):
-            yield f"{file} line {number}", address
 
 
 def parse_folders(option_values: Sequence[str]) -> list[str]:
@@ -331,9 +321,7 @@ def make_password_source(addresses: Sequence[str], file: Path | None) -> Passwor
     """
     if file is not None:
         secret_sources["mailbox_password"] = with_value("the file of --passwords", file)
-        passwords_file = _PasswordsFile(file)
-        passwords_file.load()
-        return passwords_file
+        return _make_file_source(file)
     configuration = Configuration.read()
     if (secret := configuration.read_secret("mailbox_password")) is not None:
         secret_sources["mailbox_password"] = configuration.find_origin("mailbox_password")
@@ -353,39 +341,36 @@ def make_password_source(addresses: Sequence[str], file: Path | None) -> Passwor
     raise UsageError(f"No password is set. {_HINT_PASSWORD_SOURCES}.")
 
 
-class _PasswordsFile:
-    """Passwords by address in a private file, which is read again after a change.
+def _make_file_source(path: Path) -> Passwords:
+    """Read a private file of addresses and passwords. Return a source that reads it again after a change.
 
-    A call raises ConfigurationError if the address has no password or the file is unusable.
+    Raises UsageError or ConfigurationError if it is unreadable or invalid. The source raises ConfigurationError.
     """
+    name, read_version, passwords = f"the passwords file {path}", None, dict[str, ds.Secret]()
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._version: tuple[int, ...] = ()
-        self._passwords: dict[str, ds.Secret] = {}
-
-    async def __call__(self, address: str) -> ds.Secret:
+    def load() -> None:
+        nonlocal read_version, passwords
         try:
-            self.load()
+            stat = path.stat()
+        except OSError as error:
+            raise UsageError(f"Could not read {name} ({explain_os_error(error)}). Name a different file.") from None
+        version = (stat.st_mtime_ns, stat.st_ctime_ns, stat.st_size, stat.st_ino)
+        if version != read_version:
+            passwords, read_version = credentials.read_private_passwords(path, name), version
+
+    async def get_password(address: str) -> ds.Secret:
+        try:
+            load()
         except UsageError as error:
             raise ds.ConfigurationError(f"No password is available. {error}") from None
-        if address not in self._passwords:
+        if address not in passwords:
             raise ds.ConfigurationError(
                 "The passwords file has no password for this mailbox. Add it; the worker reads the file again."
             )
-        return self._passwords[address]
+        return passwords[address]
 
-    def load(self) -> None:
-        """Read the file if it has changed. Raises UsageError or ConfigurationError if it is unreadable or invalid."""
-        name = f"the passwords file {self._path}"
-        try:
-            file_stat = self._path.stat()
-        except OSError as error:
-            raise UsageError(f"Could not read {name} ({explain_os_error(error)}). Name a different file.") from None
-        version = (file_stat.st_mtime_ns, file_stat.st_ctime_ns, file_stat.st_size, file_stat.st_ino)
-        if version != self._version:
-            self._passwords = credentials.read_private_passwords(self._path, name)
-            self._version = version
+    load()
+    return get_password
 
 
 def _make_keyring_source(passwords: Mapping[str, ds.Secret]) -> Passwords:
@@ -419,7 +404,12 @@ class LineDisplay:
         if not counts and event.problem is None:
             return
         changed = ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in counts.items())
-        mailbox = self._find_mailbox(event)
+        mailbox = self._mailboxes.get(event.mailbox)
+        # A mailbox gets its number when its first round begins, and is replaced after each.
+        if self._get_mailboxes is not None and (mailbox is None or mailbox.problem != event.problem):
+            mailboxes = self._get_mailboxes().values()
+            self._mailboxes = {each.number: each for each in mailboxes if each.number is not None}
+            mailbox = self._mailboxes.get(event.mailbox)
         name = None if mailbox is None else mailbox.name
         name_text = "" if name is None else f" ({name})"
         words = "; ".join(part for part in (changed, *_describe_problems(event, mailbox)) if part)
@@ -430,14 +420,6 @@ class LineDisplay:
             | ({} if name is None else {"name": name})
             | {**counts, "more": event.more, "problem": event.problem},
         )
-
-    def _find_mailbox(self, event: RoundFinished) -> MailboxProgress | None:
-        # Reload unknown numbers, because a mailbox gets its number when its first round begins, and replaced mailboxes.
-        found = self._mailboxes.get(event.mailbox)
-        if self._get_mailboxes is not None and (found is None or found.problem != event.problem):
-            mailboxes = self._get_mailboxes().values()
-            self._mailboxes = {each.number: each for each in mailboxes if each.number is not None}
-        return self._mailboxes.get(event.mailbox)
 
     def show_progress(self, mailboxes: Mapping[str, MailboxProgress], now: float) -> None:
         """Print a summary if a minute has passed. now: Unix time in seconds."""
@@ -482,7 +464,3 @@ def format_status_counts(mailboxes: Mapping[str, MailboxProgress]) -> str:
     """Return the number of mailboxes in each status, such as "3 up to date, 1 failing"."""
     counts = Counter(each.status for each in mailboxes.values())
     return ", ".join(f"{counts[status]} {status}" for status in SyncStatus if counts[status]) or "no mailboxes"
-
-
-def _warn_of_stdout_error(error: OSError) -> None:
-    _LOGGER.warning("stdout can't be written (%s): the worker continues", type(error).__name__)

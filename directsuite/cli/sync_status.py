@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import os
 import time
-from collections.abc import AsyncGenerator, Collection, Generator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Generator, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
@@ -98,7 +98,7 @@ _REQUEST_TEXTS = {
 }
 
 
-@attrs.frozen(kw_only=True, repr=False)
+@attrs.frozen(repr=False)
 class StatusReport:
     """The status of the workers and the mailboxes."""
 
@@ -133,7 +133,7 @@ async def show_status(*, options: _SyncStatusOptions = _SyncStatusOptions()) -> 
         else:
             worker = None if path is None else read_status(path)
             report = build_worker_report(await store.status(), worker, time.time())
-    _validate_mailboxes(options.mailbox, {each["mailbox"] for each in report.mailboxes})
+    _validate_mailboxes(options.mailbox, (each["mailbox"] for each in report.mailboxes))
     rows = sorted(report.mailboxes, key=lambda row: (_STATUS_ORDER[row["status"]], row["number"] or 0))
     if options.failing:
         if all(each["status"] == _UNKNOWN for each in rows):
@@ -164,7 +164,7 @@ async def retry(*, options: StoreOptions = StoreOptions()) -> int:
 
 async def _show_quarantined(options: _SyncStatusOptions) -> int:
     async with _open_store(options) as store:
-        await _validate_stored(options.mailbox, store)
+        _validate_mailboxes(options.mailbox, (each.name for each in await store.status()))
         messages = [
             each for each in await store.quarantined() if not options.mailbox or each.mailbox in options.mailbox
         ]
@@ -217,7 +217,7 @@ async def _open_store(options: StoreOptions) -> AsyncGenerator[Store]:
 
 async def _leave_request(request: OperatorRequest, options: StoreOptions) -> int:
     async with _open_store(options) as store:
-        await _validate_stored(options.mailbox, store)
+        _validate_mailboxes(options.mailbox, (each.name for each in await store.status()))
         requested_mailboxes = await store.request(request, options.mailbox)
         if options.postgres:
             await (await _open_fleet_table(store)).reschedule_now(requested_mailboxes)
@@ -239,14 +239,10 @@ def number_addresses(addresses: Sequence[str]) -> Iterator[tuple[str, str]]:
     return ((f"--mailbox number {number}", address) for number, address in enumerate(addresses, start=1))
 
 
-async def _validate_stored(names: Sequence[str], store: Store) -> None:
-    if names:
-        _validate_mailboxes(names, {each.name for each in await store.status()})
-
-
-def _validate_mailboxes(addresses: Sequence[str], existing: Collection[str]) -> None:
+def _validate_mailboxes(addresses: Sequence[str], existing: Iterable[str]) -> None:
+    known = {*existing}
     for source, address in number_addresses(addresses):
-        if address not in existing:
+        if address not in known:
             raise UsageError(
                 f"{with_value(source, address)} is not in the store. `directsuite sync status` without --mailbox shows "
                 "its mailboxes."
@@ -288,12 +284,15 @@ def build_worker_report(mailboxes: Sequence[MailboxStatus], status: WorkerStatus
     """
     stored = {each.name: each for each in mailboxes}
     reported: Mapping[str, MailboxProgress] = {} if status is None else status.mailboxes
-    sentence = "No worker of `directsuite sync run` has reported. The table shows only the content of the store."
     is_running = is_silent = False
+    details: dict[str, object] = dict.fromkeys(("pid", "started", "reported"))
+    sentence = "No worker of `directsuite sync run` has reported. The table shows only the content of the store."
     if status is not None:
         age = status.age(now)
         is_silent = not status.ended and (age >= SILENT_AFTER_SECONDS or status.is_killed())
         is_running = not status.ended and not is_silent
+        started, reported_at = map(_format_iso_time, (status.started, status.written_at))
+        details = {"pid": status.pid, "started": started, "reported": reported_at}
         worker = f"The worker (process {status.pid})"
         sentence = f"No worker is running. The last one stopped {age:.0f} s ago."
         if is_running:
@@ -303,52 +302,41 @@ def build_worker_report(mailboxes: Sequence[MailboxStatus], status: WorkerStatus
                 f"{worker} doesn't respond or was killed. Its last report was {age:.0f} s ago. "
                 "If it is gone, start it again with `directsuite sync run`."
             )
-    return StatusReport(
-        worker_summary=sentence,
-        is_silent=is_silent,
-        worker_details={
-            "running": is_running,
-            "pid": None if status is None else status.pid,
-            "started": _format_iso_time(None if status is None else status.started),
-            "reported": _format_iso_time(None if status is None else status.written_at),
-        },
-        mailboxes=[
-            _row_to_dict(reported.get(name), name, stored.get(name), now)
-            for name in dict.fromkeys((*reported, *stored))
-        ],
-    )
+    rows = [_row_to_dict(reported.get(name), name, stored.get(name), now) for name in {**reported, **stored}]
+    return StatusReport(sentence, is_silent, {"running": is_running, **details}, rows)
 
 
 async def build_fleet_report(store: Store, now: float) -> StatusReport:
     """Build the report from the tables of a fleet and its store. Raises StoreError. now: Unix time in seconds."""
-
-    def make_progress(each: FleetMailbox) -> MailboxProgress:
-        status = SyncStatus.UP_TO_DATE if each.up_to_date_at is not None else SyncStatus.CATCHING_UP
-        if each.failures:
-            status = SyncStatus.FAILING
-        elif not each.rounds:
-            status = SyncStatus.WAITING
-        return MailboxProgress(
-            name=each.name,
-            status=status,
-            up_to_date_at=each.up_to_date_at,
-            rounds=each.rounds,
-            failures=each.failures,
-            problem=each.problem if each.failures else None,
-        )
-
     table = await _open_fleet_table(store)
     fleet, mailboxes, stored = await asyncio.gather(table.read_status(), table.list_mailboxes(), store.status())
     by_name = {each.name: each for each in stored}
-    count = format_count(fleet.workers, "worker synchronises", "workers synchronise")
-    workers = count if fleet.workers else "No worker synchronises"
-    mailbox_count = format_count(fleet.mailboxes, "mailbox", "mailboxes")
-    delay_text = f". The most overdue one is {fleet.late:.0f} s late" if fleet.late > SILENT_AFTER_SECONDS else ""
+    workers = format_count(fleet.workers, "worker synchronises", "workers synchronise")
+    sentence = f"{workers if fleet.workers else 'No worker synchronises'} "
+    sentence += format_count(fleet.mailboxes, "mailbox", "mailboxes")
+    is_late = fleet.late > SILENT_AFTER_SECONDS
+    late_text = f". The most overdue one is {fleet.late:.0f} s late" if is_late else ""
     return StatusReport(
-        worker_summary=f"{workers} {mailbox_count}{delay_text}.",
-        is_silent=not fleet.workers and fleet.late > SILENT_AFTER_SECONDS,  # the table has no record of a stop
-        worker_details={"running": fleet.workers > 0, "workers": fleet.workers, "late": fleet.late},
-        mailboxes=[_row_to_dict(make_progress(each), each.name, by_name.get(each.name), now) for each in mailboxes],
+        f"{sentence}{late_text}.",
+        is_late and not fleet.workers,  # the table has no record of a stop
+        {"running": fleet.workers > 0, "workers": fleet.workers, "late": fleet.late},
+        [_row_to_dict(_make_progress(each), each.name, by_name.get(each.name), now) for each in mailboxes],
+    )
+
+
+def _make_progress(mailbox: FleetMailbox) -> MailboxProgress:
+    status = SyncStatus.UP_TO_DATE if mailbox.up_to_date_at is not None else SyncStatus.CATCHING_UP
+    if mailbox.failures:
+        status = SyncStatus.FAILING
+    elif not mailbox.rounds:
+        status = SyncStatus.WAITING
+    return MailboxProgress(
+        name=mailbox.name,
+        status=status,
+        up_to_date_at=mailbox.up_to_date_at,
+        rounds=mailbox.rounds,
+        failures=mailbox.failures,
+        problem=mailbox.problem if mailbox.failures else None,
     )
 
 
