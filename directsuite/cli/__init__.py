@@ -38,6 +38,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run_command_line(arguments: Sequence[str]) -> int:
     import contextlib
+    import traceback
+    from pathlib import Path
 
     from directsuite.cli import process
     from directsuite.cli.process import ExitStatus, MissingExtraError, echo_err
@@ -68,16 +70,8 @@ def _run_command_line(arguments: Sequence[str]) -> int:
         echo_err(exit_for_error(error)[1])
         return ExitStatus.FAILED
     except Exception as error:  # noqa: BLE001  its text and traceback may contain a patient's data
-        echo_err(f"This is a bug in directsuite ({_describe_location(error)}). Report it with the command's name.")
+        frame, line = list(traceback.walk_tb(error.__traceback__))[-1]
+        place = f"{type(error).__name__} at {Path(frame.f_code.co_filename).name}:{line}"
+        echo_err(f"This is a bug in directsuite ({place}). Report it with the command's name.")
         return ExitStatus.FAILED
     return status
-
-
-def _describe_location(error: Exception) -> str:
-    from pathlib import Path
-
-    place, trace = "", error.__traceback__
-    while trace is not None:
-        place = f" at {Path(trace.tb_frame.f_code.co_filename).name}:{trace.tb_lineno}"
-        trace = trace.tb_next
-    return f"{type(error).__name__}{place}"

@@ -178,23 +178,17 @@ def validate_address(address: str, source: str) -> None:
     )
 
 
-def read_grant() -> ds.ClientCredentials | ds.RefreshToken | None:
-    """Return the configured OAuth 2.0 grant, None if there is none or a token has precedence.
-
-    Raises ConfigurationError if it is invalid, or a token is set in the same place.
-    """
-    token = Configuration.read().read_token(allow_insecure_http=ds.Settings.from_env().allow_insecure_http)
-    return None if isinstance(token, ds.Secret) else token
-
-
 def read_token(file: Path | None) -> ds.Secret | ds.ClientCredentials | ds.RefreshToken:
     """Return the access token for signing and fax, or the OAuth 2.0 grant with which the suite requests tokens.
 
-    file: the value of --token-file. Raises UsageError if neither is set, ConfigurationError if a file is invalid.
+    file: the value of --token-file. Raises UsageError if neither is set, ConfigurationError if a setting or file is
+    invalid, or both are set in the same place.
     """
-    if file is None and (grant := read_grant()) is not None:
-        secret_sources["token"] = "the OAuth client of token_url"  # noqa: S105  a source
-        return grant
+    if file is None:
+        token = Configuration.read().read_token(allow_insecure_http=ds.Settings.from_env().allow_insecure_http)
+        if token is not None and not isinstance(token, ds.Secret):
+            secret_sources["token"] = "the OAuth client of token_url"  # noqa: S105  a source
+            return token
     return find_secret("token", file, keyring_name="token", prompt="Access token from the service's provider")
 
 
@@ -270,11 +264,15 @@ def read_private_document(path: Path, name: str, expected_members: str) -> dict[
     else:
         content = read_private_file(path, name, is_path_shown=is_verbose())
     text = decode_input(content, name)
+
+    def make_table(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        if len(table := dict(pairs)) < len(pairs):
+            raise UsageError(f"Could not parse {name}: a name is in it twice. List each name once.")
+        return table
+
     is_toml = path.suffix == ".toml" or (path.suffix != ".json" and not text.lstrip().startswith("{"))
     try:
-        document = tomllib.loads(text) if is_toml else json.loads(text, object_pairs_hook=_reject_duplicate_keys)
-    except _DuplicateKeyError:
-        problem = "a name is in it twice. List each name once"
+        document = tomllib.loads(text) if is_toml else json.loads(text, object_pairs_hook=make_table)
     except (ValueError, RecursionError) as error:  # not chained, because parsers' errors quote the content
         problem = f"{explain_syntax_error(error, 'TOML' if is_toml else 'JSON')}. Correct the file"
     else:
@@ -282,17 +280,6 @@ def read_private_document(path: Path, name: str, expected_members: str) -> dict[
             return cast("dict[str, Any]", document)
         problem = f"it must contain {expected_members}, as JSON or TOML"
     raise UsageError(f"Could not parse {name}: {problem}.")
-
-
-class _DuplicateKeyError(Exception):
-    """A JSON object has a key twice."""
-
-
-def _reject_duplicate_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    document = dict(pairs)
-    if len(document) < len(pairs):
-        raise _DuplicateKeyError
-    return document
 
 
 def read_private_passwords(

@@ -66,12 +66,10 @@ _EXIT_TABLE: Mapping[type[BaseException], tuple[ExitStatus, str]] = {
     FileError: (ExitStatus.FAILED, ""),
     ItemNotFoundError: (ExitStatus.NOT_FOUND, ""),
     errors.ConfigurationError: (ExitStatus.USAGE_ERROR, ""),
-    errors.InvalidArgumentError: (ExitStatus.USAGE_ERROR, ""),
     errors.DirectSuiteError: (ExitStatus.FAILED, ""),
     errors.TransportError: (ExitStatus.UNAVAILABLE, "try again"),
     errors.ConnectFailedError: (ExitStatus.UNAVAILABLE, "`directsuite doctor` shows what is wrong"),
     errors.CircuitOpenError: (ExitStatus.UNAVAILABLE, "the service is down: try again later"),
-    errors.ConnectionLostError: (ExitStatus.UNAVAILABLE, "try again"),
     errors.DeadlineExceededError: (ExitStatus.UNAVAILABLE, f"try again, or raise {_TIMEOUT_SETTING}"),
     errors.OutcomeUnknownError: (ExitStatus.UNKNOWN, ""),
     errors.ServiceError: (ExitStatus.REJECTED, "ask the service's provider what it means"),
@@ -185,17 +183,15 @@ def describe_secret_source(error: errors.DirectSuiteError) -> str:
 
 def quote_service_message(error: errors.DirectSuiteError) -> str:
     """Return the service's message in quotes and parentheses; empty if it has none or stderr may not show it."""
-    if not isinstance(error, errors.ServiceError) or not is_verbose():
-        return ""
-    return quote_message(error.message)
+    return quote_message(error.message) if isinstance(error, errors.ServiceError) and is_verbose() else ""
 
 
 def quote_message(message: str | None) -> str:
     """Return a service's message in quotes and parentheses; empty if there is none."""
     words = make_printable(" ".join((message or "").split()))
-    if not words:
-        return ""
-    return f' ("{words if len(words) <= _MAX_QUOTED_CHARS else f"{words[: _MAX_QUOTED_CHARS - 1]}…"}")'
+    if len(words) > _MAX_QUOTED_CHARS:
+        words = f"{words[: _MAX_QUOTED_CHARS - 1]}…"
+    return f' ("{words}")' if words else ""
 
 
 def _get_url_variable(service: str | None) -> str:
