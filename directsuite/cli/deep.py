@@ -180,7 +180,7 @@ class DeepExamination:
 
     async def run(self) -> list[OperationReport]:
         """Call each read-only operation, and send requests that must be rejected. Return a report of each."""
-        reports, codec = dict[str, OperationReport](), Codec(self.settings.converter)
+        reports = dict[str, OperationReport]()
         async with ds.DirectSuite(
             self.settings, token=self.token, login=self.login, listeners=make_request_listeners()
         ) as suite:
@@ -188,8 +188,7 @@ class DeepExamination:
             for facade, requests in _REQUESTS.items():
                 for request in requests:
                     operation, skipped = request[0], await self._call(facade, request)
-                    report = report_operation(self.specification, codec, operation, self._responses, skipped)
-                    reports[operation.name] = report
+                    reports[operation.name] = self.specification.report(operation, self._responses, skipped)
             for facade, request in _REQUESTS_TO_REJECT.items():
                 operation, report = request[0], reports[request[0].name]
                 await self._call(facade, request)
@@ -267,48 +266,6 @@ async def _list_sent(mailbox: ds.Mailbox) -> list[str]:
     return [each.msg_id for each in sent if each.msg_id][-_MAX_IDS:]
 
 
-def report_operation(
-    specification: Specification,
-    codec: Codec,
-    operation: Operation[Any],
-    responses: Sequence[BufferedResponse],
-    skipped: str | None = None,
-) -> OperationReport:
-    """Compare the responses of one call with the specification.
-
-    responses: those that were received completely. skipped: the reason why there is no result, or None.
-    """
-    found = set[Difference]() if responses or skipped else {Difference("response", "is missing or incomplete")}
-    too_large = {Difference("$", "is larger than max_response_bytes")}
-    for each in responses:
-        compared = specification.compare(operation.name, each.status, each.headers, each.body)
-        found |= too_large if each.too_large else compared
-        found |= _list_unreadable(specification, codec, operation, each.body) if each.status == 200 else set()
-    return OperationReport(
-        operation=operation.name,
-        status=max((each.status for each in responses), default=None),
-        skipped=skipped,
-        differences=sorted(each for each in found if not each.is_form),
-        forms=sorted(each for each in found if each.is_form),
-    )
-
-
-def _list_unreadable(
-    specification: Specification, codec: Codec, operation: Operation[Any], body: bytes
-) -> set[Difference]:
-    kind: Any = operation.response
-    if not (isinstance(kind, type) and issubclass(kind, ds.Model)):
-        return set()
-    unreadable = Counter[str]()
-    try:
-        codec.structure(kind, parse(body), unreadable)
-    except MismatchError as mismatch:
-        unreadable[mismatch.path] += 1
-    except RecursionError:
-        unreadable["$"] += 1
-    return {Difference(specification.show_path(path), "cannot be read by the SDK") for path in unreadable}
-
-
 _RANGES = {"int32": 2**31, "int64": 2**63}
 _SHOWN_HEADER = re.compile(r"(?=.{1,40}\Z)[A-Za-z]+(-[A-Za-z]+)*")
 _OTHER_NAMES = {"attachmentList": "attachments"}
@@ -316,9 +273,10 @@ _OTHER_NAMES = {"attachmentList": "attachments"}
 
 
 class Specification:
-    """An OpenAPI document, by operation."""
+    """An OpenAPI document, by operation. codec: reads the responses."""
 
-    def __init__(self, document: Json) -> None:
+    def __init__(self, document: Json, codec: Codec) -> None:
+        self._codec = codec
         self._schemas: Json = document["components"]["schemas"]
         self._responses: Mapping[str, Json] = {
             definition["operationId"]: definition["responses"]
@@ -327,6 +285,43 @@ class Specification:
             if method != "parameters"
         }
         self._names = frozenset(_list_names(self._schemas))
+
+    def report(
+        self, operation: Operation[Any], responses: Sequence[BufferedResponse], skipped: str | None = None
+    ) -> OperationReport:
+        """Compare the responses of one call with the document.
+
+        responses: those that were received completely. skipped: the reason why there is no result, or None.
+        """
+        found = set[Difference]() if responses or skipped else {Difference("response", "is missing or incomplete")}
+        for each in responses:
+            if each.too_large:
+                found.add(Difference("$", "is larger than max_response_bytes"))
+            else:
+                found |= self.compare(operation.name, each.status, each.headers, each.body)
+            found.update(self._list_unreadable(operation.response, each.body) if each.status == 200 else ())
+        return OperationReport(
+            operation=operation.name,
+            status=max((each.status for each in responses), default=None),
+            skipped=skipped,
+            differences=sorted(each for each in found if not each.is_form),
+            forms=sorted(each for each in found if each.is_form),
+        )
+
+    def _list_unreadable(self, kind: Any, body: bytes) -> Iterator[Difference]:
+        if not (isinstance(kind, type) and issubclass(kind, ds.Model)):
+            return
+        unreadable = Counter[str]()
+        try:
+            self._codec.structure(kind, parse(body), unreadable)
+        except MismatchError as mismatch:
+            unreadable[mismatch.path] += 1
+        except RecursionError:
+            unreadable["$"] += 1
+        for path in unreadable:
+            path = re.sub(r"\[\d+\]", "[]", path)  # so that it is the same for all elements
+            path = re.sub(r"\.([^.\[\]]+)", lambda member: f".{self._show_name(member[1])}", path)
+            yield Difference(path, "cannot be read by the SDK")
 
     def compare(self, operation: str, status: int, headers: Mapping[str, str], body: bytes) -> set[Difference]:
         """Return the differences between a response and the document; empty if there are none.
@@ -337,11 +332,6 @@ class Specification:
             return set(self._compare(self._responses[operation], status, headers, body))
         except RecursionError:
             return {Difference("$", "is nested too deeply")}
-
-    def show_path(self, path: str) -> str:
-        """Return a member's path with [] for each index, and the length of each name that is not in the document."""
-        path = re.sub(r"\[\d+\]", "[]", path)
-        return re.sub(r"\.([^.\[\]]+)", lambda member: f".{self._show_name(member[1])}", path)
 
     def _compare(self, responses: Json, status: int, headers: Mapping[str, str], body: bytes) -> Iterator[Difference]:
         if str(status) not in responses:

@@ -60,6 +60,7 @@ from directsuite.registration.operations import LOGIN
 from directsuite.sandbox.quirks import OperationReport, Report
 from directsuite.settings import SERVICES
 from directsuite.signing.operations import GET_DOC_INFO
+from directsuite.wire.codec import Codec
 from directsuite.wire.values import read_http_date
 
 if TYPE_CHECKING:
@@ -269,7 +270,7 @@ async def _examine_deeply(options: DoctorOptions, settings: ds.Settings, found: 
         label = with_value("the file of --tuser-password-file", options.tuser_password_file)
         password = read_secret_file(options.tuser_password_file, label)
         usable["tuser"] = ds.Login(options.tuser, password)
-    specification = Specification(load_openapi_document())
+    specification = Specification(load_openapi_document(), Codec(settings.converter))
     deep = DeepExamination(settings=settings, specification=specification, options=options, **usable)
     report = Report(directsuite=ds.__version__, operations=await deep.run())
     if options.report is not None:

@@ -346,7 +346,8 @@ def _make_file_source(path: Path) -> Passwords:
 
     Raises UsageError or ConfigurationError if it is unreadable or invalid. The source raises ConfigurationError.
     """
-    name, read_version, passwords = f"the passwords file {path}", None, dict[str, ds.Secret]()
+    name, passwords = f"the passwords file {path}", dict[str, ds.Secret]()
+    read_version: tuple[int, ...] = ()
 
     def load() -> None:
         nonlocal read_version, passwords

@@ -285,7 +285,7 @@ def build_worker_report(mailboxes: Sequence[MailboxStatus], status: WorkerStatus
     stored = {each.name: each for each in mailboxes}
     reported: Mapping[str, MailboxProgress] = {} if status is None else status.mailboxes
     is_running = is_silent = False
-    details: dict[str, object] = dict.fromkeys(("pid", "started", "reported"))
+    details: dict[str, object] = {"pid": None, "started": None, "reported": None}
     sentence = "No worker of `directsuite sync run` has reported. The table shows only the content of the store."
     if status is not None:
         age = status.age(now)

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import directsuite as ds
-from directsuite.cli.deep import Specification, report_operation
+from directsuite.cli.deep import Specification
 from directsuite.core.operation import Operation, Semantics
 from directsuite.core.session import BufferedResponse as Response
 from directsuite.fax import operations as fax
@@ -59,7 +59,11 @@ def is_object(value: object) -> TypeGuard[dict[str, Any]]:
 
 
 ResponseChange = Callable[[ServerResponse], object]
-load_openapi_document = functools.cache(load_openapi_document)
+
+
+@functools.cache
+def make_specification() -> Specification:
+    return Specification(load_openapi_document(), Codec())
 
 
 @asynccontextmanager
@@ -319,16 +323,16 @@ async def test_wrong_password_is_sent_three_times_at_most(deep: DeepRunner) -> N
 
 
 def test_all_responses_of_a_call_are_compared() -> None:
-    specification, headers = Specification(load_openapi_document()), {"Date": "x", "Content-Type": "application/json"}
+    specification, headers = make_specification(), {"Date": "x", "Content-Type": "application/json"}
     bodies = [b'{"success": true, "count": 1}', b'{"success": true, "code": 0, "count": 1}']
     responses = [Response(200, headers, body) for body in bodies]
-    report = report_operation(specification, Codec(), GET_MESSAGE_COUNT, responses)
+    report = specification.report(GET_MESSAGE_COUNT, responses)
     assert report.differences == [Difference("$.code", "is missing")]
 
 
 def test_too_large_response_is_not_compared() -> None:
-    specification, response = Specification(load_openapi_document()), Response(200, {}, b'{"success": tr', True)
-    report = report_operation(specification, Codec(), GET_MESSAGE_COUNT, [response])
+    specification, response = make_specification(), Response(200, {}, b'{"success": tr', True)
+    report = specification.report(GET_MESSAGE_COUNT, [response])
     found = {each.what for each in report.differences}
     assert found == {"is larger than max_response_bytes", "cannot be read by the SDK"}
 
@@ -365,7 +369,7 @@ _JSON = st.recursive(
 
 @given(value=_JSON, operation=st.sampled_from(["GetMessages", "GetDocInfo", "getMultipleMessageInfo", "GetFolders"]))
 def test_any_response_is_described_without_values(value: Any, operation: str) -> None:
-    specification = Specification(load_openapi_document())
+    specification = make_specification()
     body = json.dumps(value).encode()
     differences = specification.compare(operation, 200, {"Content-Type": "application/json"}, body)
     assert ("header Date", "is missing") in [(each.path, each.what) for each in differences]
@@ -374,7 +378,7 @@ def test_any_response_is_described_without_values(value: Any, operation: str) ->
 
 @pytest.mark.parametrize("body", [b"<html>", b"", b"[]", b"null", b"\xff", b"[" * 200_000, b"[" * 900 + b"]" * 900])
 def test_members_of_undecodable_response_are_not_compared(body: bytes) -> None:
-    specification, headers = Specification(load_openapi_document()), {"Date": "x", "Content-Type": "application/json"}
+    specification, headers = make_specification(), {"Date": "x", "Content-Type": "application/json"}
     differences = specification.compare("GetMessageCount", 200, headers, body)
     assert {each.path for each in differences} == {"$"}
 
@@ -382,7 +386,7 @@ def test_members_of_undecodable_response_are_not_compared(body: bytes) -> None:
 def test_text_in_another_encoding_is_compared() -> None:
     body = '{"success": true, "code": "0", "message": "José"}'.encode("latin-1")
     headers = {"Date": "x", "Content-Type": "application/json"}
-    assert Specification(load_openapi_document()).compare("GetMessageCount", 200, headers, body) == {
+    assert make_specification().compare("GetMessageCount", 200, headers, body) == {
         Difference("$", "is no UTF-8 text"),
         Difference("$.code", "is string, not integer"),
     }

@@ -12,11 +12,18 @@ import aiohttp
 import pytest
 
 import directsuite as ds
-from directsuite.cli.deep import Specification
 from directsuite.sandbox.quirks import _change_member
-from directsuite.sandbox.server import Sandbox, load_openapi_document
+from directsuite.sandbox.server import Sandbox
 from directsuite.wire.values import read_datetime
-from tests.cli.doctor.test_deep import DeepRunner, ResponseChange, ServerResponse, is_array, is_object, list_differences
+from tests.cli.doctor.test_deep import (
+    DeepRunner,
+    ResponseChange,
+    ServerResponse,
+    is_array,
+    is_object,
+    list_differences,
+    make_specification,
+)
 from tests.cli.doctor.test_deep import deep as deep
 from tests.integration.scenario import ALICE, PASSWORD, open_populated_sandbox
 from tests.sandbox.signing.documents import make_plain_pages
@@ -77,7 +84,7 @@ MOMENTS = [
 
 @pytest.mark.parametrize("moment", MOMENTS)
 def test_imitated_moment_is_the_same_for_the_sdk(moment: object) -> None:
-    specification, headers = Specification(load_openapi_document()), {"Date": "x", "Content-Type": "application/json"}
+    specification, headers = make_specification(), {"Date": "x", "Content-Type": "application/json"}
     body = json.dumps({"success": True, "code": 0, "messages": [{"receivedDate": moment}]}).encode()
     differences = specification.compare("GetMessages", 200, headers, body)
     (what,) = [each.what for each in differences if each.path == "$.messages[].receivedDate"]
