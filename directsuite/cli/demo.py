@@ -1,6 +1,6 @@
 """`directsuite demo`: use all four services of a sandbox, and check every response.
 
-Each step returns a count and its unit, or raises AssertionError. Its docstring is its title in the report.
+Each step returns the number of its items, or raises AssertionError. Its docstring is its title in the report.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ import directsuite as ds
 from directsuite.cli.command import CommandParameter, Work
 from directsuite.cli.errors import FileError, create_folder, explain_file_errors
 from directsuite.cli.options import convert_path, integer_parameter, make_app, record
-from directsuite.cli.output import show_progress, show_table
+from directsuite.cli.output import format_count, show_progress, show_table
 from directsuite.cli.process import require_extra, show_line
 
 if TYPE_CHECKING:
@@ -64,8 +64,7 @@ class DemoContext:
     options: DemoOptions
 
 
-StepResult = tuple[int | None, str]
-Step = Callable[[DemoContext], Awaitable[StepResult]]
+Step = Callable[[DemoContext], Awaitable[str]]
 
 
 @app.default
@@ -101,33 +100,30 @@ async def run_demo(options: DemoOptions, output: Path, steps: Mapping[str, Step]
         for name, step in steps.items():
             began_step = time.monotonic()
             async with show_progress(name, console=console, delay=0.0):
-                (count, unit), problem = await run_step(step, context)
+                items, problem = await run_step(step, context)
             seconds = round(time.monotonic() - began_step, 3)
-            rows.append((name, step.__doc__, count, unit, seconds, "yes" if problem is None else "NO"))
+            rows.append((name, step.__doc__, items, seconds, "yes" if problem is None else "NO"))
             problems += [] if problem is None else [f"{name} failed: {problem}"]
-        titles = ("step", "what was done", "count", "unit", "seconds", "passed")
-        show_table(titles, rows, right=("count", "seconds"))
-        for each in problems:
+        show_table(("step", "what was done", "items", "seconds", "passed"), rows, right=("seconds",))
+        for each in (*problems, f"Signed PDFs and messages are in {output}."):
             show_line(each)
-        show_line(f"Signed PDFs and messages are in {output}.")
         if not problems:
             show_line(f"All checks passed, in {time.monotonic() - began:.1f} s.")
         sys.stdout.flush()
     return 1 if problems else 0
 
 
-async def run_step(step: Step, context: DemoContext) -> tuple[StepResult, str | None]:
-    """Run a step. Return its result, and the reason why it failed, or None."""
-    result: StepResult = (None, "")
-    problem = None
+async def run_step(step: Step, context: DemoContext) -> tuple[str, str | None]:
+    """Run a step. Return the number of its items, and the reason why it failed, or None."""
+    items, problem = "", None
     try:
         with explain_file_errors("--output", context.output):
-            result = await step(context)
+            items = await step(context)
     except Exception as error:  # noqa: BLE001  the report names the step in which any error occurred
         is_own = isinstance(error, AssertionError | ds.DirectSuiteError | FileError)
         problem = str(error) if is_own else f"{type(error).__name__}: {error}"
     context.sandbox.clock.set(datetime.now(UTC))  # later signatures must not be in the future
-    return result, problem
+    return items, problem
 
 
 def check(condition: object, message: str) -> None:
@@ -136,7 +132,7 @@ def check(condition: object, message: str) -> None:
         raise AssertionError(message)
 
 
-async def provision_patient(context: DemoContext) -> StepResult:
+async def provision_patient(context: DemoContext) -> str:
     """Provision a patient once, and find the address by name, and by username after the session has expired."""
     born, registration = date(1980, 2, 29), context.suite.registration
     details: dict[str, Any] = {"first_name": "Ada", "last_name": "Example", "ssn4": "1234", "dob": born}
@@ -158,7 +154,7 @@ async def provision_patient(context: DemoContext) -> StepResult:
         check(rejection.code == "014", f"the service rejected it with the code {rejection.code}, not 014")
     else:
         raise AssertionError("the same address was provisioned twice")
-    return 1, "patient"
+    return "1 patient"
 
 
 def _is_active(users: list[ds.DirectUserDetail]) -> bool:
@@ -175,7 +171,7 @@ _STATUSES = {
 }
 
 
-async def send_message(context: DemoContext) -> StepResult:
+async def send_message(context: DemoContext) -> str:
     """Send a message, check its statuses over two hours, and compare the received attachments."""
     clinic = context.suite.mailbox(CLINIC, PASSWORD)
     parts = [("consent.pdf", _build_form(1)), ("consent-2.pdf", _build_form(2))]
@@ -204,10 +200,10 @@ async def send_message(context: DemoContext) -> StepResult:
     file = context.output / "messages" / "visit-summary.eml"
     file.parent.mkdir(exist_ok=True)
     file.write_bytes(raw.data or b"")
-    return len(_RECIPIENTS), "recipient"
+    return format_count(len(_RECIPIENTS), "recipient")
 
 
-async def read_mailbox(context: DemoContext) -> StepResult:
+async def read_mailbox(context: DemoContext) -> str:
     """Read a mailbox, and compare the count, the order and every byte."""
     count, sandbox = context.options.messages, context.sandbox
     await sandbox.add_account(_RESULTS, PASSWORD)
@@ -227,7 +223,7 @@ async def read_mailbox(context: DemoContext) -> StepResult:
     files[0].parent.mkdir(exist_ok=True)
     for file, content in zip(files, received, strict=True):
         await asyncio.to_thread(file.write_bytes, content)
-    return count, "message"
+    return format_count(count, "message")
 
 
 def _build_result(number: int) -> tuple[bytes, bytes]:
@@ -242,17 +238,14 @@ def _build_result(number: int) -> tuple[bytes, bytes]:
     return values, message.as_bytes()
 
 
-async def sign_documents(context: DemoContext) -> StepResult:
+async def sign_documents(context: DemoContext) -> str:
     """Sign PDFs, verify every signature with pyHanko, and delete the stored documents."""
-    folder, unsigned, authority = (
-        context.output / "signed",
-        context.output / "unsigned",
-        context.sandbox.authority_pem(),
-    )
-    for each in (folder, unsigned):
+    signing, authority = context.suite.signing, context.sandbox.authority_pem()
+    signed, unsigned = context.output / "signed", context.output / "unsigned"
+    for each in (signed, unsigned):
         each.mkdir(exist_ok=True)
-    files = [folder / f"consent-{number:03d}.pdf" for number in range(1, context.options.documents + 1)]
-    signing, names = context.suite.signing, ("PatientSignature", "ClinicSignature")
+    files = [signed / f"consent-{number:03d}.pdf" for number in range(1, context.options.documents + 1)]
+    names = ("PatientSignature", "ClinicSignature")
     signatures = [
         ds.Signature(name=name, widget=ds.Widget(x=72, y=y, width=200, height=64, page=1))
         for name, y in zip(names, (560, 660), strict=True)
@@ -270,7 +263,7 @@ async def sign_documents(context: DemoContext) -> StepResult:
         check(verdicts == dict.fromkeys(names, True), f"{file.name}: pyHanko does not accept each signature")
         deleted = await signing.delete(stored)
         check(deleted.document_digest == "", f"{file.name}: the service returned a digest for the deleted document")
-    return len(files), "document"
+    return format_count(len(files), "document")
 
 
 def verify_signatures(content: bytes, authority: bytes) -> dict[str, bool]:
@@ -290,7 +283,7 @@ def verify_signatures(content: bytes, authority: bytes) -> dict[str, bool]:
     return {str(name): bool(status.bottom_line) for name, status in verdicts.items()}
 
 
-async def read_faxes(context: DemoContext) -> StepResult:
+async def read_faxes(context: DemoContext) -> str:
     """List faxes, newest first, while a new one arrives. None is lost or repeated."""
     count, add_fax, handles = context.options.faxes, context.sandbox.add_fax, list[str | None]()
     for number in range(1, count + 1):
@@ -305,7 +298,7 @@ async def read_faxes(context: DemoContext) -> StepResult:
             listed.append(message.message_handle)
     wrong = f"the listing of {len(listed)} records does not contain each of the {count} faxes once, newest first"
     check(listed == handles, wrong)
-    return count, "record"
+    return format_count(count, "fax", "faxes")
 
 
 def _build_form(number: int) -> bytes:

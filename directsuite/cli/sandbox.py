@@ -270,10 +270,10 @@ def _show_call(call: CallRecord) -> None:
 @asynccontextmanager
 async def _open_sandbox(options: SandboxOptions, token: str | None) -> AsyncGenerator[Sandbox]:
     async with AsyncExitStack() as running:
-        keys = await asyncio.to_thread(_open_token_keys, options)
-        if keys is not None:
-            running.callback(keys.close)
         try:
+            keys = await asyncio.to_thread(_open_token_keys, options)
+            if keys is not None:
+                running.callback(keys.close)
             sandbox = Sandbox(
                 None if options.memory else options.data,
                 host=options.host,
@@ -286,13 +286,13 @@ async def _open_sandbox(options: SandboxOptions, token: str | None) -> AsyncGene
                 max_body=options.max_body,
             )
             await running.enter_async_context(sandbox)
-        except (OSError, ValueError, sqlite3.Error) as error:
+        except (ds.ConfigurationError, KeyUnavailableError, OSError, ValueError, sqlite3.Error) as error:
             raise CannotStartError(_explain_start_failure(error, options)) from None
         yield sandbox
 
 
 def _open_token_keys(options: SandboxOptions) -> TokenKeyStore | None:
-    """Return the opened PKCS #11 token, or None if none is configured. Raises CannotStartError if opening fails."""
+    """Return the opened PKCS #11 token, or None if none is configured."""
     if options.pkcs11_module is None:
         return None
     if find_spec("pkcs11") is None or not has_pdf_libraries():
@@ -301,40 +301,34 @@ def _open_token_keys(options: SandboxOptions) -> TokenKeyStore | None:
         )
     from directsuite.sandbox.signing.token import TokenKeyStore
 
-    pin = os.environ.get(PIN_VARIABLE)
-    try:
-        if options.pkcs11_pin_file is not None:
-            pin = read_secret_file(
-                options.pkcs11_pin_file, f"the file of --pkcs11-pin-file ({options.pkcs11_pin_file})"
-            ).reveal()
-        keys = TokenKeyStore(options.pkcs11_module, options.pkcs11_token, key=options.pkcs11_key, pin=pin)
-        keys.open()
-    except ds.ConfigurationError as error:
-        raise CannotStartError(str(error)) from None
-    except KeyUnavailableError as error:
-        raise CannotStartError(
-            f"{error}: check --pkcs11-module, --pkcs11-token and the PIN (--pkcs11-pin-file or {PIN_VARIABLE})"
-        ) from None
+    pin, file = os.environ.get(PIN_VARIABLE), options.pkcs11_pin_file
+    if file is not None:
+        pin = read_secret_file(file, f"the file of --pkcs11-pin-file ({file})").reveal()
+    keys = TokenKeyStore(options.pkcs11_module, options.pkcs11_token, key=options.pkcs11_key, pin=pin)
+    keys.open()
     return keys
 
 
-def _explain_start_failure(error: OSError | ValueError | sqlite3.Error, options: SandboxOptions) -> str:
+def _explain_start_failure(error: Exception, options: SandboxOptions) -> str:
     """Return the reason and advice. Only file errors have a filename."""
-    if isinstance(error, ValueError):
+    if isinstance(error, ds.ConfigurationError | ValueError):
         return str(error).replace("the sandbox's token", TOKEN_VARIABLE)
+    if isinstance(error, KeyUnavailableError):
+        return f"{error}: check --pkcs11-module, --pkcs11-token and the PIN (--pkcs11-pin-file or {PIN_VARIABLE})"
     folder = f"the folder of --data ({options.data})"
     if isinstance(error, FolderInUseError):
         return f"another sandbox uses the state in {folder}: end it, or use --memory or another folder with --data"
     if isinstance(error, socket.gaierror):
         return f"the host of --host ({options.host}) is not known: give an address or a name of this machine"
-    reason = explain_os_error(error) if isinstance(error, OSError) else str(error)
-    file = error.filename if isinstance(error, OSError) else None
+    reason, file, number = str(error), None, None
+    if isinstance(error, OSError):
+        reason, file, number = explain_os_error(error), error.filename, error.errno
     if file is not None and options.imitate is not None and Path(file) == options.imitate:
         return f"the report of --imitate ({options.imitate}) cannot be read ({reason}): choose another file"
-    if isinstance(error, sqlite3.Error) or file is not None or error.errno == errno.ENOSPC:
+    if isinstance(error, sqlite3.Error) or file is not None or number == errno.ENOSPC:
         where = "in memory" if options.memory else f"in {folder}"
         return f"the state {where} cannot be used ({reason}): choose another folder with --data"
-    if error.errno == errno.EADDRINUSE:
+    if number == errno.EADDRINUSE:
         return f"port {options.port} is in use: end the program that uses it, or use --port 0 for a free port"
     return f"it cannot listen on {options.host}, port {options.port} ({reason}): use another --host or --port"
 

@@ -22,7 +22,6 @@ from directsuite.cli.demo import (
     STEPS,
     DemoContext,
     DemoOptions,
-    StepResult,
     open_context,
     run_demo,
     run_step,
@@ -58,15 +57,15 @@ def test_all_checks_pass_and_the_files_are_written(tmp_path: Path, capsys: pytes
     ]
 
 
-async def _pass(context: DemoContext) -> StepResult:
-    return 1, "item"
+async def _pass(context: DemoContext) -> str:
+    return "1 item"
 
 
-async def _fail(context: DemoContext) -> StepResult:
+async def _fail(context: DemoContext) -> str:
     raise AssertionError("two [things] differ")
 
 
-async def _break(context: DemoContext) -> StepResult:
+async def _break(context: DemoContext) -> str:
     raise ZeroDivisionError("no value")
 
 
@@ -174,8 +173,8 @@ async def test_step_notices_a_false_response(
     media_type = "text/plain" if isinstance(rule.get("body"), str) else "application/json"
     fault = {"status": 200, "media_type": media_type, "times": None, **rule}
     opened_demo.sandbox.inject_fault(operation, "status", **fault)
-    (count, _), actual = await run_step(STEPS[name], opened_demo)
-    assert count is None
+    effect, actual = await run_step(STEPS[name], opened_demo)
+    assert effect == ""
     assert problem in (actual or "")
 
 
