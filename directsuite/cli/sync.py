@@ -9,7 +9,6 @@ The worker continues if stdout fails, because synchronising matters more than ou
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import logging
 import os
@@ -18,7 +17,7 @@ import socket
 import sys
 import time
 from collections import Counter
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime
 from pathlib import Path
@@ -32,6 +31,7 @@ from directsuite.cli import credentials, sync_status
 from directsuite.cli import options as opt
 from directsuite.cli.command import CommandParameter, Work, handle_signals, log_to_stderr, make_request_listeners
 from directsuite.cli.errors import UsageError, secret_sources, validate_text, with_value
+from directsuite.cli.output import format_count
 from directsuite.cli.process import ExitStatus, ignore_stdout_errors, show_line
 from directsuite.config_file import MAX_SECRETS_BYTES, Configuration
 from directsuite.core.files import explain_os_error
@@ -67,8 +67,8 @@ class SyncRunOptions(opt.CommonOptions):
     """A folder to synchronise. Can be repeated. The default is INBOX."""
     all_folders: Annotated[bool, opt.Flag, Parameter(group=opt.FOLDER_GROUP)] = False
     """Synchronise all folders of each mailbox."""
-    store: sync_status.StoreOption = None
-    """The store's SQLite file. The default is directsuite-sync.db."""
+    store: sync_status.StoreOption = sync_status.DEFAULT_STORE
+    """The store's SQLite file."""
     postgres: sync_status.PostgresOption = False
     """Run as one of several workers that share the PostgreSQL database named by DIRECTSUITE_POSTGRES."""
     workers: Annotated[int, opt.integer_parameter(gte=1)] = 4
@@ -146,7 +146,7 @@ def run_sync(*, command: CommandParameter, options: SyncRunOptions = SyncRunOpti
         listeners = [listener, *make_request_listeners()]
         if database is None:
             suite = await stack.enter_async_context(ds.DirectSuite(settings, listeners=listeners))
-            store = await stack.enter_async_context(SqliteStore(options.store or sync_status.DEFAULT_STORE, sink=sink))
+            store = await stack.enter_async_context(SqliteStore(options.store, sink=sink))
             sync = Synchronizer(suite, store, addresses, passwords, **arguments)
             await sync.bind()
             return _SyncWorker(sync.once if options.once else sync.run, sync.stop, lambda: sync.status, store)
@@ -170,10 +170,13 @@ async def _run_worker(
 ) -> int:
     shows_names = options.log_names or (sys.stdout.isatty() and not options.json)
     display = LineDisplay(as_json=options.json, get_mailboxes=(lambda: worker.get_mailboxes()) if shows_names else None)
-    store = None if options.postgres else options.store or sync_status.DEFAULT_STORE
-    status_file = options.status_file
-    if status_file is None and store is not None:
-        status_file = build_status_path(store)
+    store = None if options.postgres else options.store
+    status_file = options.status_file or (store and build_status_path(store))
+    destination = str(options.store.absolute())
+    if options.maildir is not None:
+        destination = f"Maildirs below {options.maildir.absolute()}"
+    elif options.postgres:
+        destination = f"the database named by {sync_status.CONNINFO_VAR}"
     async with AsyncExitStack() as stack:
         stack.enter_context(log_to_stderr())
         problem = "stdout can't be written (%s): the worker continues"
@@ -188,17 +191,14 @@ async def _run_worker(
                 work.cancel()
             elif not work.done():
                 worker.stop()
-                grace = f"{options.grace:g} s"
-                display.show_event(
-                    "stopping", f"stopping: work in progress has {grace} to finish; another signal cancels it"
-                )
+                text = f"work in progress has {options.grace:g} s to finish; another signal cancels it"
+                display.show_event("stopping", f"stopping: {text}")
                 asyncio.get_running_loop().call_later(options.grace, work.cancel)
 
         with handle_signals(handle_signal, (signal.SIGINT, signal.SIGTERM)):
-            display.show_event("started", f"messages are written into {_describe_destination(options)}")
+            display.show_event("started", f"messages are written into {destination}")
             work: asyncio.Future[Any] = asyncio.ensure_future(worker.run())
-            async with _report_progress(worker, status_file, display):
-                await _wait_for_end(work)
+            await _report_until_end(work, worker, status_file, display)
             mailboxes = worker.get_mailboxes()
             if not options.once:
                 display.show_event(
@@ -209,65 +209,46 @@ async def _run_worker(
                 display.show_event("stopped", "interrupted; nothing is lost: the same command continues from here")
                 return 128 + received[0]  # the convention of shells
             quarantined = sum(each.mailbox in mailboxes for each in await worker.store.quarantined())
-            messages = "message" if quarantined == 1 else "messages"
-            and_more = f", {quarantined} {messages} quarantined" if quarantined else ""
+            and_more = f", {format_count(quarantined, 'message')} quarantined" if quarantined else ""
             display.show_event("done", f"{format_status_counts(mailboxes)}{and_more}")
             is_up_to_date = all(each.status is SyncStatus.UP_TO_DATE for each in mailboxes.values())
             return ExitStatus.DONE if is_up_to_date else ExitStatus.FAILED
 
 
-def _describe_destination(options: SyncRunOptions) -> str:
-    if options.maildir is not None:
-        return f"Maildirs below {options.maildir.absolute()}"
-    store = (options.store or sync_status.DEFAULT_STORE).absolute()
-    return f"the database named by {sync_status.CONNINFO_VAR}" if options.postgres else str(store)
-
-
-async def _wait_for_end(work: asyncio.Future[Any]) -> None:
-    try:
-        await asyncio.wait([work])
-    finally:
-        work.cancel()
-        await asyncio.wait([work])
-    if not work.cancelled():
-        work.result()
-
-
-@contextlib.asynccontextmanager
-async def _report_progress(worker: _SyncWorker, status_file: Path | None, display: LineDisplay) -> AsyncGenerator[None]:
+async def _report_until_end(
+    work: asyncio.Future[Any], worker: _SyncWorker, status_file: Path | None, display: LineDisplay
+) -> None:
+    """Write the status file and summaries until the work ends. Raise its error. If cancelled, cancel the work."""
     started = time.time()
 
-    def write_report(*, ended: bool) -> None:
-        if status_file is None:
-            return
+    def report(*, ended: bool) -> None:
+        mailboxes, now = worker.get_mailboxes(), time.time()
         status = WorkerStatus(
             pid=os.getpid(),
             host=socket.gethostname(),
             started=started,
-            written_at=time.time(),
+            written_at=now,
             ended=ended,
-            mailboxes=worker.get_mailboxes(),
+            mailboxes=mailboxes,
         )
         try:
-            write_status(status_file, status)
+            if status_file is not None:
+                write_status(status_file, status)  # before the display, because monitoring depends on it
         except OSError as error:
             label, reason = with_value("the status file", status_file), explain_os_error(error)
             _LOGGER.warning("%s can't be written (%s): the worker continues", label, reason)
+        display.show_progress(mailboxes, now)
 
-    async def report_and_show() -> None:
-        while True:
-            write_report(ended=False)  # before the display, because monitoring depends on it
-            display.show_progress(worker.get_mailboxes(), time.time())
-            await asyncio.sleep(_REPORT_INTERVAL)
-
-    reporting = asyncio.create_task(report_and_show())
     try:
-        yield
+        while not work.done():
+            report(ended=False)
+            await asyncio.wait([work], timeout=_REPORT_INTERVAL)
     finally:
-        reporting.cancel()
-        await asyncio.wait([reporting])
-        write_report(ended=True)
-        display.show_progress(worker.get_mailboxes(), time.time())
+        work.cancel()
+        await asyncio.wait([work])
+        report(ended=True)
+    if not work.cancelled():
+        work.result()
 
 
 def _read_addresses(options: SyncRunOptions) -> list[str]:

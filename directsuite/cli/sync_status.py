@@ -49,7 +49,7 @@ DEFAULT_STORE = Path("directsuite-sync.db")
 
 _STORE_GROUP = Group("Store", sort_key=1, validator=mutually_exclusive)
 FileOption = Annotated[Path | None, Parameter(converter=opt.convert_file_path)]
-StoreOption = Annotated[Path | None, Parameter(group=_STORE_GROUP, converter=opt.convert_file_path)]
+StoreOption = Annotated[Path, Parameter(group=_STORE_GROUP, converter=opt.convert_file_path)]
 PostgresOption = Annotated[bool, opt.Flag, Parameter(group=_STORE_GROUP)]
 
 
@@ -59,8 +59,8 @@ class StoreOptions(opt.CommonOptions):
 
     mailbox: Annotated[tuple[str, ...], opt.Repeatable] = ()
     """A mailbox's address. Can be repeated. The default is all mailboxes."""
-    store: StoreOption = None
-    """The store's SQLite file. The default is directsuite-sync.db."""
+    store: StoreOption = DEFAULT_STORE
+    """The store's SQLite file."""
     postgres: PostgresOption = False
     """Use the PostgreSQL database named by DIRECTSUITE_POSTGRES."""
 
@@ -120,9 +120,7 @@ async def show_status(*, options: _SyncStatusOptions = _SyncStatusOptions()) -> 
     although it didn't stop; 2 that the store can't be used. With --max-age, the command only checks whether the worker
     is alive: 0 if its last report is at most that old, 1 if it is older or missing.
     """
-    path = options.status_file
-    if path is None and not options.postgres:
-        path = build_status_path(options.store or DEFAULT_STORE)
+    path = options.status_file or (None if options.postgres else build_status_path(options.store))
     if options.max_age is not None:
         return _show_age(path, options.max_age)
     if options.quarantined:
@@ -203,15 +201,14 @@ def _show_age(path: Path | None, max_age: float) -> int:
 
 @contextlib.asynccontextmanager
 async def _open_store(options: StoreOptions) -> AsyncGenerator[Store]:
-    path = options.store or DEFAULT_STORE
-    with convert_store_errors(None if options.postgres else path):
+    with convert_store_errors(None if options.postgres else options.store):
         if options.postgres:
             from directsuite.sync.postgres import PostgresStore
 
             async with PostgresStore(read_conninfo(), connections=2) as fleet_store:
                 yield fleet_store
         else:
-            async with SqliteStore(path, shared=True) as store:
+            async with SqliteStore(options.store, shared=True) as store:
                 yield store
 
 
