@@ -165,14 +165,8 @@ def _parse_time(kind: Any, token: Token, *, end_of_day: bool) -> datetime:
         raise ValueError(problem + _EXPECTED_TIME) from None
     if end_of_day and not set("t: ") & set(text):
         value = value.replace(hour=23, minute=59, second=59, microsecond=999_000)
-    return _add_local_zone(value)
-
-
-def _add_local_zone(value: datetime) -> datetime:
-    if value.utcoffset() is not None:
-        return value
     try:
-        return value.astimezone()
+        return value if value.utcoffset() is not None else value.astimezone()
     except (OSError, OverflowError, ValueError):
         if value.year == MAXYEAR:
             return value.replace(tzinfo=UTC)  # such a time means "no limit", so its hour does not matter

@@ -17,12 +17,11 @@ import shutil
 import sys
 import textwrap
 import unicodedata
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Self, cast
 
-INSTALL_COMMAND = "pip install '.[cli,sandbox]'"
 NOTHING_CHANGED = "nothing was changed: run the same command again"
 """What to do after an interrupted command that only reads or has not started."""
 
@@ -74,17 +73,12 @@ class MissingExtraError(Exception):
     """Libraries of an extra are not installed. The text names them and the command to install them."""
 
 
-def find_missing(libraries: Sequence[str]) -> list[str]:
-    """Return the modules that are not installed, without importing any."""
-    return [library for library in libraries if find_spec(library) is None]
-
-
 def require_extra(extra: str) -> None:
-    """Raise MissingExtraError unless all libraries of an extra are installed."""
-    if absent := find_missing(EXTRAS[extra]):
+    """Raise MissingExtraError unless all libraries of an extra are installed. Import none of them."""
+    if absent := [library for library in EXTRAS[extra] if find_spec(library) is None]:
         raise MissingExtraError(
             f"This needs {', '.join(absent)}, which the extra '{extra}' installs. "
-            f"In a copy of the repository, run {INSTALL_COMMAND}."
+            "In a copy of the repository, run pip install '.[cli,sandbox]'."
         )
 
 

@@ -36,12 +36,11 @@ from directsuite.cli.credentials import decode_input, read_input, validate_addre
 from directsuite.cli.errors import ItemNotFoundError, UsageError, with_value
 from directsuite.cli.output import format_count, format_time, show_effect, show_json, show_table
 from directsuite.cli.process import (
-    EXTRAS,
-    INSTALL_COMMAND,
     ExitStatus,
+    MissingExtraError,
     echo_err,
-    find_missing,
     ignore_stdout_errors,
+    require_extra,
     show_line,
 )
 from directsuite.config_file import read_secret_file
@@ -222,11 +221,10 @@ def run_sandbox(*, options: SandboxOptions = SandboxOptions()) -> int:
         )
     if (options.pkcs11_module is None) == bool(options.pkcs11_token):
         raise UsageError("--pkcs11-module and --pkcs11-token must be given together.")
-    if find_missing(EXTRAS["sandbox"]):
-        echo_err(
-            "Packages are missing, so signing and parts of the page do not work. "
-            f"In a copy of the repository, run {INSTALL_COMMAND}."
-        )
+    try:
+        require_extra("sandbox")
+    except MissingExtraError as missing:
+        echo_err(f"Signing and parts of the page do not work. {missing}")
     try:
         asyncio.run(serve(options))
     except CannotStartError as error:
