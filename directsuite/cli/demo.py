@@ -56,11 +56,10 @@ class DemoOptions:
 
 @attrs.frozen(kw_only=True)
 class DemoContext:
-    """A sandbox, and a suite for it. output: the folder for files."""
+    """A sandbox, and a suite for it."""
 
     sandbox: Sandbox
     suite: ds.DirectSuite
-    output: Path
     options: DemoOptions
 
 
@@ -76,11 +75,11 @@ def demo(*, command: CommandParameter, options: DemoOptions = DemoOptions()) -> 
     require_extra("sandbox")
     command.resume_hint = "the same command starts again from the beginning"
     create_folder("--output", options.output, mode=0o777)
-    return run_demo(options, options.output.resolve(), STEPS)
+    return run_demo(options, STEPS)
 
 
 @asynccontextmanager
-async def open_context(output: Path, options: DemoOptions) -> AsyncGenerator[DemoContext]:
+async def open_context(options: DemoOptions) -> AsyncGenerator[DemoContext]:
     """Start a sandbox in a temporary folder, with a clinic's mailbox, and open a suite for it."""
     from directsuite.sandbox.server import Sandbox
 
@@ -89,13 +88,13 @@ async def open_context(output: Path, options: DemoOptions) -> AsyncGenerator[Dem
             name, password = (sandbox.environment[f"DIRECTSUITE_LOGIN_{each}"] for each in ("USERNAME", "PASSWORD"))
             await sandbox.add_reseller(name, password, [DOMAIN])
             await sandbox.add_account(CLINIC, PASSWORD)
-            yield DemoContext(sandbox=sandbox, suite=suite, output=output, options=options)
+            yield DemoContext(sandbox=sandbox, suite=suite, options=options)
 
 
-async def run_demo(options: DemoOptions, output: Path, steps: Mapping[str, Step]) -> int:
+async def run_demo(options: DemoOptions, steps: Mapping[str, Step]) -> int:
     """Run the steps in a sandbox, and print the report. Return 1 if one failed, else 0."""
     console, began = Console(highlight=False), time.monotonic()
-    async with open_context(output, options) as context:
+    async with open_context(options) as context:
         rows, problems = list[Sequence[object]](), list[str]()
         for name, step in steps.items():
             began_step = time.monotonic()
@@ -105,7 +104,7 @@ async def run_demo(options: DemoOptions, output: Path, steps: Mapping[str, Step]
             rows.append((name, step.__doc__, items, seconds, "yes" if problem is None else "NO"))
             problems += [] if problem is None else [f"{name} failed: {problem}"]
         show_table(("step", "what was done", "items", "seconds", "passed"), rows, right=("seconds",))
-        for each in (*problems, f"Signed PDFs and messages are in {output}."):
+        for each in (*problems, f"Signed PDFs and messages are in {options.output.resolve()}."):
             show_line(each)
         if not problems:
             show_line(f"All checks passed, in {time.monotonic() - began:.1f} s.")
@@ -117,7 +116,7 @@ async def run_step(step: Step, context: DemoContext) -> tuple[str, str | None]:
     """Run a step. Return the number of its items, and the reason why it failed, or None."""
     items, problem = "", None
     try:
-        with explain_file_errors("--output", context.output):
+        with explain_file_errors("--output", context.options.output):
             items = await step(context)
     except Exception as error:  # noqa: BLE001  the report names the step in which any error occurred
         is_own = isinstance(error, AssertionError | ds.DirectSuiteError | FileError)
@@ -197,7 +196,7 @@ async def send_message(context: DemoContext) -> str:
     contents = [(each.filename, each.content) for each in arrived[0].attachments]
     check(contents == parts, "the received attachments differ from the sent ones")
     [raw] = await inbox.get_raw_messages_by_uids("INBOX", await inbox.get_uids())
-    file = context.output / "messages" / "visit-summary.eml"
+    file = context.options.output / "messages" / "visit-summary.eml"
     file.parent.mkdir(exist_ok=True)
     file.write_bytes(raw.data or b"")
     return format_count(len(_RECIPIENTS), "recipient")
@@ -219,7 +218,7 @@ async def read_mailbox(context: DemoContext) -> str:
     async with box.iter_raw() as listing:
         received = [each.data or b"" async for each in listing]
     check(received == raw, f"iter_raw returned {len(received)} messages, which are not the {count} delivered ones")
-    files = [context.output / "mailbox" / f"{number:04d}.eml" for number in range(1, count + 1)]
+    files = [context.options.output / "mailbox" / f"{number:04d}.eml" for number in range(1, count + 1)]
     files[0].parent.mkdir(exist_ok=True)
     for file, content in zip(files, received, strict=True):
         await asyncio.to_thread(file.write_bytes, content)
@@ -241,7 +240,7 @@ def _build_result(number: int) -> tuple[bytes, bytes]:
 async def sign_documents(context: DemoContext) -> str:
     """Sign PDFs, verify every signature with pyHanko, and delete the stored documents."""
     signing, authority = context.suite.signing, context.sandbox.authority_pem()
-    signed, unsigned = context.output / "signed", context.output / "unsigned"
+    signed, unsigned = context.options.output / "signed", context.options.output / "unsigned"
     for each in (signed, unsigned):
         each.mkdir(exist_ok=True)
     files = [signed / f"consent-{number:03d}.pdf" for number in range(1, context.options.documents + 1)]

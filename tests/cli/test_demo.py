@@ -38,7 +38,7 @@ DEMO = (sys.executable, "-W", "error", "-m", "directsuite", "demo")
 
 @pytest.fixture
 async def opened_demo(tmp_path: Path) -> AsyncIterator[DemoContext]:
-    async with open_context(tmp_path, DemoOptions(messages=3, documents=2, faxes=12)) as opened:
+    async with open_context(DemoOptions(output=tmp_path, messages=3, documents=2, faxes=12)) as opened:
         yield opened
 
 
@@ -71,7 +71,7 @@ async def _break(context: DemoContext) -> str:
 
 async def test_failing_steps_are_named_and_the_others_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     steps = {"good": _pass, "bad": _fail, "broken": _break, "last": _pass}
-    assert await run_demo(DemoOptions(output=tmp_path), tmp_path, steps) == 1
+    assert await run_demo(DemoOptions(output=tmp_path), steps) == 1
     out = capsys.readouterr().out
     assert "bad failed: two [things] differ\nbroken failed: ZeroDivisionError: no value\n" in out
     assert [line.split()[-1] for line in out.splitlines()[1:5]] == ["yes", "NO", "NO", "yes"]
@@ -180,7 +180,7 @@ async def test_step_notices_a_false_response(
 
 async def test_signature_of_a_foreign_authority_is_not_accepted(opened_demo: DemoContext) -> None:
     assert (await run_step(STEPS["signing"], opened_demo))[1] is None
-    content = (opened_demo.output / "signed" / "consent-002.pdf").read_bytes()
+    content = (opened_demo.options.output / "signed" / "consent-002.pdf").read_bytes()
     authority = opened_demo.sandbox.authority_pem()
     changed = content.replace(b"Consent form 2", b"Consent form 3")
     foreign = FileKeyStore(None).authority_pem()
