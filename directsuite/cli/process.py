@@ -183,7 +183,7 @@ def discard_stdout() -> None:
 
 @contextlib.contextmanager
 def ignore_stdout_errors(on_loss: Callable[[OSError], None]) -> Generator[None]:
-    """Ignore errors of writing to stdout. on_loss: called with the first error only."""
+    """Ignore errors of writing to stdout, and flush each line. on_loss: called with the first error only."""
     stdout: Any = sys.stdout
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout = make_lossy_stream(stdout, on_loss)

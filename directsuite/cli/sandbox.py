@@ -17,7 +17,6 @@ import shlex
 import signal
 import socket
 import sqlite3
-import sys
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime, timedelta
@@ -255,14 +254,12 @@ async def serve(options: SandboxOptions) -> None:
                     show_line(f"export {TOKEN_VARIABLE}={token}  # for the page and the control API")
                 if not options.quiet:
                     sandbox.calls.listeners.append(_show_call)
-            sys.stdout.flush()
             await stop.wait()
 
 
 def _show_call(call: CallRecord) -> None:
     at = call.at.astimezone().isoformat(" ", "seconds")[:19]
     show_line(f"{at}  {call.operation:<40} {call.outcome}  {call.milliseconds:.0f} ms")
-    sys.stdout.flush()
 
 
 @asynccontextmanager

@@ -392,15 +392,17 @@ class LineDisplay:
             mailboxes = self._get_mailboxes().values()
             self._mailboxes = {each.number: each for each in mailboxes if each.number is not None}
             mailbox = self._mailboxes.get(event.mailbox)
-        name = None if mailbox is None else mailbox.name
-        name_text = "" if name is None else f" ({name})"
-        words = "; ".join(part for part in (changed, *_describe_problems(event, mailbox)) if part)
+        problems, source = [event.problem or ""], secret_sources.get("mailbox_password")
+        if event.problem is not None and mailbox is not None and mailbox.folders:
+            problems = [f"{folder}: {problem}" for folder, problem in mailbox.folders.items()]
+        elif event.failure == ds.AuthenticationError.__name__ and source is not None:
+            problems = [f"{event.problem} It is from {source}."]
+        title = "a mailbox" if event.mailbox is None else f"mailbox {event.mailbox}"
+        title, names = (title, {}) if mailbox is None else (f"{title} ({mailbox.name})", {"name": mailbox.name})
         self._write_line(
             "round",
-            f"{'a mailbox' if event.mailbox is None else f'mailbox {event.mailbox}{name_text}'}: {words}",
-            {"mailbox": event.mailbox}
-            | ({} if name is None else {"name": name})
-            | {**counts, "more": event.more, "problem": event.problem},
+            f"{title}: {'; '.join(part for part in (changed, *problems) if part)}",
+            {"mailbox": event.mailbox, **names, **counts, "more": event.more, "problem": event.problem},
         )
 
     def show_progress(self, mailboxes: Mapping[str, MailboxProgress], now: float) -> None:
@@ -428,18 +430,6 @@ class LineDisplay:
         at = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         text = words if sys.stdout.isatty() else f"{at} {words}"
         show_line(json.dumps({"at": at, "event": event, **members}) if self._as_json else text)
-        sys.stdout.flush()
-
-
-def _describe_problems(event: RoundFinished, mailbox: MailboxProgress | None) -> list[str]:
-    """Return the problems of a round, if `mailbox` is given with the folders. The source of a password is named."""
-    if event.problem is None:
-        return []
-    if mailbox is not None and mailbox.folders:
-        return [f"{folder}: {problem}" for folder, problem in mailbox.folders.items()]
-    source = secret_sources.get("mailbox_password")
-    is_password = event.failure == ds.AuthenticationError.__name__ and source is not None
-    return [f"{event.problem} It is from {source}." if is_password else event.problem]
 
 
 def format_status_counts(mailboxes: Mapping[str, MailboxProgress]) -> str:

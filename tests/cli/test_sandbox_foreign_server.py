@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from directsuite.cli import sandbox as sandbox_command
 from directsuite.sandbox import client
 from tests.cli.conftest import CliResult, CommandRunner, serve
 
@@ -72,12 +71,6 @@ async def test_env_prints_only_variables_of_a_sandbox(run: Run, name: str) -> No
     result = await run("env", document={"environment": {name: "x", "DIRECTSUITE_TOKEN": "t"}})
     names = [line.removeprefix("export ").partition("=")[0] for line in result.out.splitlines()]
     assert (result.status, names) == (0, ["DIRECTSUITE_TOKEN", "DIRECTSUITE_SANDBOX"])
-
-
-def test_summary_quotes_each_value_for_the_shell() -> None:
-    assert sandbox_command.format_exports({"DIRECTSUITE_MAILBOX": "a$b@x.test"}) == [
-        "export DIRECTSUITE_MAILBOX='a$b@x.test'"
-    ]
 
 
 RULE = {"id": 1, "operation": ESCAPES, "kind": ESCAPES, "status": 503, "seconds": 0.1, "applied": 0, "remaining": None}
