@@ -71,23 +71,22 @@ _SECRET_SOURCES = {
 """The description, the option, and the name in the keyring of each secret, for messages."""
 
 
-def find_secret(name: str, file: Path | None, *, keyring_name: str, prompt: str) -> ds.Secret:
+def find_secret(name: str, file: Path | None, owner: str = "") -> ds.Secret:
     """Return the secret from the first of its places.
 
     Raises UsageError if no place has it or a token is malformed, ConfigurationError if its file is invalid.
 
-    name: such as "token". file: the value of its option. prompt: the question on a terminal.
-    keyring_name: "token", or the address or user name of a password.
+    name: such as "token". file: the value of its option. owner: the address or user name of a password.
     """
-    if name != "token":
-        secret_owners[name] = keyring_name
-    secret, secret_sources[name] = _find_secret(name, file, keyring_name, prompt)
+    if owner:
+        secret_owners[name] = owner
+    secret, secret_sources[name] = _find_secret(name, file, owner)
     if name == "token" and (problem := find_header_problem(secret.reveal())) is not None:
         raise UsageError(f"The access token from {secret_sources[name]} {problem}. Correct it there.")
     return secret
 
 
-def _find_secret(name: str, file: Path | None, keyring_name: str, prompt: str) -> tuple[ds.Secret, str]:
+def _find_secret(name: str, file: Path | None, owner: str) -> tuple[ds.Secret, str]:
     description, option, placeholder = _SECRET_SOURCES[name]
     if file is not None:
         source = with_value(f"the file of {option}", file)
@@ -95,11 +94,11 @@ def _find_secret(name: str, file: Path | None, keyring_name: str, prompt: str) -
     configuration, variable = Configuration.read(), f"{PREFIX}{name.upper()}"
     validate_text(configuration.variables.get(variable), variable)
     if (secret := configuration.read_secret(name)) is not None:
-        is_variable = bool(configuration.variables.get(variable))
-        return secret, variable if is_variable else f"{name}_file in the settings"
-    if (secret := find_in_keyring(keyring_name)) is not None:
+        return secret, configuration.find_origin(name)
+    if (secret := find_in_keyring(owner or name)) is not None:
         return secret, "the keyring"
     if is_interactive():
+        prompt = f"Password of {owner}" if owner else "Access token from the service's provider"
         return ask_for_secret(description, prompt), "your answer to the question"
     raise UsageError(
         f"No {description} is set. Set {variable}, give {option} FILE, "
@@ -162,9 +161,7 @@ def get_mailbox_access(
     """Return a mailbox with its password. address: see `get_mailbox_address`. settings: None to load them."""
     settings = load_settings("message") if settings is None else settings
     address = get_mailbox_address(address)
-    prompt = f"Password of {address}"
-    password = find_secret("mailbox_password", password_file, keyring_name=address, prompt=prompt)
-    return MailboxAccess(settings, address, password)
+    return MailboxAccess(settings, address, find_secret("mailbox_password", password_file, address))
 
 
 def validate_address(address: str, source: str) -> None:
@@ -189,7 +186,7 @@ def read_token(file: Path | None) -> ds.Secret | ds.ClientCredentials | ds.Refre
         if token is not None and not isinstance(token, ds.Secret):
             secret_sources["token"] = "the OAuth client of token_url"  # noqa: S105  a source
             return token
-    return find_secret("token", file, keyring_name="token", prompt="Access token from the service's provider")
+    return find_secret("token", file)
 
 
 def read_login(username: str | None, password_file: Path | None) -> ds.Login:
@@ -203,9 +200,7 @@ def read_login(username: str | None, password_file: Path | None) -> ds.Login:
             f"No login is given. Give --login USERNAME, or set {LOGIN_VAR}, or login_username in the settings file."
         )
     validate_text(username, source)
-    prompt = f"Password of {username}"
-    password = find_secret("login_password", password_file, keyring_name=username, prompt=prompt)
-    return ds.Login(username, password)
+    return ds.Login(username, find_secret("login_password", password_file, username))
 
 
 def is_interactive() -> bool:

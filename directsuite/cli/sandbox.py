@@ -443,14 +443,10 @@ async def manage_faults(
     """
     if operation is not None and kind is None:
         raise UsageError("The kind of the fault is missing. Example: `directsuite sandbox fault Send reset_after`.")
-    fault_options = {
-        "status": options.status,
-        "retry_after": options.retry_after,
-        "seconds": options.seconds,
-        "processed": options.processed or None,
-        "body": None if options.body is None else _parse_body(options.body),
-    }
-    given = {name: value for name, value in fault_options.items() if value is not None}
+    given = {name: getattr(options, name) for name in _KINDS_BY_OPTION}
+    given = {name: value for name, value in given.items() if value is not None and value is not False}
+    if options.body is not None:
+        given["body"] = _parse_body(options.body)
     for name in given:
         if kind in FAULT_KINDS and kind not in _KINDS_BY_OPTION[name]:
             option, kinds = f"--{name.replace('_', '-')}", " and ".join(_KINDS_BY_OPTION[name])
