@@ -8,26 +8,23 @@ import attrs
 from justhtml import stream
 
 _HIDDEN_ELEMENTS = frozenset(("script", "style", "title"))
-_FOREIGN_ELEMENTS = frozenset(("svg", "math"))
 _BLOCK_ELEMENTS = frozenset(
     (
         *("address", "article", "aside", "blockquote", "caption", "center", "dd", "details", "dialog", "dir", "div"),
         *("dl", "dt", "fieldset", "figcaption", "figure", "footer", "form", "h1", "h2", "h3", "h4", "h5", "h6"),
         *("header", "legend", "li", "main", "menu", "nav", "ol", "optgroup", "p", "pre", "section", "summary"),
-        *("table", "template", "textarea", "tr", "ul"),
+        *("table", "template", "textarea", "tr", "ul", "br", "hr"),
     )
 )
-_BREAK_ELEMENTS = frozenset(("br", "hr"))
 _SPACED_ELEMENTS = frozenset(
     (
-        *("audio", "button", "canvas", "iframe", "img", "object", "option", "select", "td", "th", "video"),
+        *("audio", "button", "canvas", "iframe", "img", "input", "object", "option", "select", "td", "th", "video"),
         *("mi", "mn", "mo"),  # of MathML: without spaces, a fraction 1/2 would become 12
     )
 )
 _PREFORMATTED_ELEMENTS = frozenset(("pre", "textarea"))
 _STRIKETHROUGH_ELEMENTS = frozenset(("del", "s", "strike"))
 _DEL_OPEN, _DEL_CLOSE = "[DEL: ", " :DEL]"  # the markers of w3m
-_CDATA_PREFIX = "[CDATA["
 _LINE_END, _HARD_SPACE = "\v", "\x1f"  # placeholders for a line break and a space to keep
 _WHITESPACE = re.compile(r"[ \t\r\n\f\xa0]+")
 _UNCLOSED_TITLE = re.compile(r"<title(?=[\s/>])[^<>]*+>(?=[^<]*+(?:\Z|<(?!/title\b)))", re.IGNORECASE)
@@ -39,8 +36,8 @@ _COMMENT_END_MARKER = "</--!>"  # HTML without effect that contains the rarer en
 def html_to_text(html: str) -> str:
     """Return the text that a browser would show. Blocks become lines, and a link's URL follows its text.
 
-    Text that only some programs show is included: that of templates, CDATA sections, images and `noscript`, and the
-    text after an unclosed title. Struck-through text is marked.
+    Text that only some programs show is included: that of templates, images and `noscript`, and the text after an
+    unclosed title. Struck-through text is marked.
     """
     reader = _TextReader()
     html = _NOSCRIPT.sub(r"\1no-script", _UNCLOSED_TITLE.sub("", html))
@@ -54,8 +51,6 @@ def html_to_text(html: str) -> str:
             reader.end_element(event[1])
         elif event[0] == "text":
             reader.add_text(event[1])
-        elif event[0] == "comment":
-            reader.add_text(_get_cdata_text(event[1]))
     lines = [
         _WHITESPACE.sub(" ", line).strip(" ").replace(_HARD_SPACE, " ") for line in reader.get_text().split(_LINE_END)
     ]
@@ -65,27 +60,21 @@ def html_to_text(html: str) -> str:
 @attrs.define
 class _TextReader:
     _pieces: list[str] = attrs.field(factory=list[str], init=False)
-    _pending_pieces: list[str] = attrs.field(factory=list[str], init=False)
-    """Text of a hidden element: dropped if the next tag ends the element, else shown."""
-    _hidden_element: str | None = attrs.field(default=None, init=False)
+    _hidden_start: int | None = attrs.field(default=None, init=False)
+    """The index of the first piece of a hidden element, until its end, or another start tag."""
     _link_url: str | None = attrs.field(default=None, init=False)
-    _foreign_depth: int = attrs.field(default=0, init=False)
     _preformatted_depth: int = attrs.field(default=0, init=False)
     _strikethrough_depth: int = attrs.field(default=0, init=False)
 
     def begin_element(self, name: str, attributes: dict[str, str | None]) -> None:
-        self._show_pending()
-        # An SVG's title is part of its picture.
-        if name in _HIDDEN_ELEMENTS and not (name == "title" and self._foreign_depth):
-            self._hidden_element = name
-        self._foreign_depth += name in _FOREIGN_ELEMENTS
+        self._hidden_start = len(self._pieces) if name in _HIDDEN_ELEMENTS else None
         self._preformatted_depth += name in _PREFORMATTED_ELEMENTS
-        if name in _BLOCK_ELEMENTS or name in _BREAK_ELEMENTS:
+        if name in _BLOCK_ELEMENTS:
             self._pieces.append(_LINE_END)
         elif name in _SPACED_ELEMENTS:
-            self._pieces.append(f" {_collapse_control_chars(attributes.get('alt') or '')} ")
-        elif name == "input":
-            self._pieces.append(f" {_collapse_control_chars(_get_input_text(attributes))} ")
+            self._pieces.append(
+                f" {_collapse(_get_input_text(attributes) if name == 'input' else attributes.get('alt'))} "
+            )
         elif name == "sup":
             self._pieces.append("^")  # otherwise 10 to the power of 9 would become 109
         elif name in _STRIKETHROUGH_ELEMENTS:
@@ -96,12 +85,10 @@ class _TextReader:
             self._link_url = attributes.get("href")
 
     def end_element(self, name: str) -> None:
-        if name == self._hidden_element:
-            self._pending_pieces.clear()
-        self._show_pending()
-        self._foreign_depth -= name in _FOREIGN_ELEMENTS and self._foreign_depth > 0
+        if name in _HIDDEN_ELEMENTS:
+            self._drop_hidden()
         self._preformatted_depth -= name in _PREFORMATTED_ELEMENTS and self._preformatted_depth > 0
-        if name in _BLOCK_ELEMENTS or name == "br":
+        if name in _BLOCK_ELEMENTS:
             self._pieces.append(_LINE_END)
         elif name in _SPACED_ELEMENTS:
             self._pieces.append(" ")
@@ -112,48 +99,37 @@ class _TextReader:
             self._end_link()
 
     def add_text(self, text: str) -> None:
-        shown = _preserve_whitespace(text) if self._preformatted_depth else _collapse_control_chars(text)
-        (self._pieces if self._hidden_element is None else self._pending_pieces).append(shown)
+        text = _collapse(text)
+        if self._preformatted_depth:
+            text = text.expandtabs().replace("\n", _LINE_END).replace(" ", _HARD_SPACE)
+        self._pieces.append(text)
 
     def get_text(self) -> str:
-        if self._foreign_depth:
-            self._show_pending()
+        self._drop_hidden()
         self._end_link()
         return "".join((*self._pieces, _DEL_CLOSE * self._strikethrough_depth))
 
-    def _show_pending(self) -> None:
-        # If the end tag doesn't follow immediately, the element doesn't hide its text, as `<style/>` in an SVG.
-        self._pieces += self._pending_pieces
-        self._pending_pieces.clear()
-        self._hidden_element = None
+    def _drop_hidden(self) -> None:
+        if self._hidden_start is not None:
+            del self._pieces[self._hidden_start :]
+        self._hidden_start = None
 
     def _end_link(self) -> None:
         if self._link_url:
-            self._pieces.append(f" <{_collapse_control_chars(self._link_url)}>")
+            self._pieces.append(f" <{_collapse(self._link_url)}>")
         self._link_url = None
 
 
-def _get_input_text(attributes: dict[str, str | None]) -> str:
+def _get_input_text(attributes: dict[str, str | None]) -> str | None:
     match (attributes.get("type") or "").lower():
         case "hidden" | "password":
-            return ""
+            return None
         case "checkbox" | "radio":
             return "[x]" if "checked" in attributes else "[ ]"
         case _:
-            return attributes.get("value") or attributes.get("alt") or ""
+            return attributes.get("value") or attributes.get("alt")
 
 
-def _get_cdata_text(comment: str) -> str:
-    """Return a CDATA section's text, including a `>` in it that ended the parser's comment; else ""."""
-    if not comment.startswith(_CDATA_PREFIX):
-        return ""
-    text = comment.removeprefix(_CDATA_PREFIX)
-    return text.removesuffix("]]") if text.endswith("]]") else f"{text}>"
-
-
-def _collapse_control_chars(text: str) -> str:
-    return text.replace(_COMMENT_END_MARKER, "").replace(_LINE_END, " ").replace(_HARD_SPACE, " ")
-
-
-def _preserve_whitespace(text: str) -> str:
-    return _collapse_control_chars(text).expandtabs().replace("\n", _LINE_END).replace(" ", _HARD_SPACE)
+def _collapse(text: str | None) -> str:
+    """Remove the markers, and replace the placeholders by spaces."""
+    return (text or "").replace(_COMMENT_END_MARKER, "").replace(_LINE_END, " ").replace(_HARD_SPACE, " ")
