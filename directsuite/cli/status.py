@@ -121,52 +121,36 @@ class _Message:
         """True if a later poll may report a status that is final, or the first status."""
         return not isinstance(self.error, ds.PermissionDeniedError) and (self.is_unfinished or not self.records)
 
-    def update(self, records: Sequence[ds.DirectMessageLog]) -> None:
-        """Update the records from those of a response, which may lack some recipients."""
+    async def poll(self, box: ds.Mailbox, *, is_watched: bool) -> None:
+        """Request the records. A response may lack some recipients. is_watched: report changes on stderr."""
+        records = (await box.get_message_status(self.smtp_id)).records
         own = group_by_message([self.smtp_id], records)[normalize_smtp_id(self.smtp_id)]
         new = select_latest_by_recipient(own).values()
         # Records without an address cannot be matched: a response replaces them.
         kept = [record for record in self.records if (record.to or "").strip() or not own]
-        latest = select_latest_by_recipient(kept) | select_latest_by_recipient(new)
+        previous, latest = select_latest_by_recipient(self.records), select_latest_by_recipient(kept)
+        latest |= select_latest_by_recipient(new)
         self.records, self.error = [*latest.values()], None
-
-    def report_changes(self, before: Sequence[ds.DirectMessageLog]) -> None:
-        """Report changes of a recipient's status on stderr. before: the records before the poll."""
-        previous = select_latest_by_recipient(before)
-        for address, latest in select_latest_by_recipient(self.records).items():
-            if address not in previous or previous[address].status != latest.status:
-                _report_change(latest, previous.get(address))
+        for address, each in select_latest_by_recipient(self.records).items() if is_watched else ():
+            before = previous[address].status if address in previous else None
+            if before != each.status or address not in previous:
+                label = with_value("The status of a recipient", each.to or "no address")
+                echo_err(f"{label} is {each.status}{'' if before is None else f' (before: {before})'}.")
 
 
 def _is_rejection(error: ds.DirectSuiteError) -> bool:
     return find_error_scope(error) is ErrorScope.ITEM
 
 
-def _may_concern_one_message(error: ds.DirectSuiteError) -> bool:
-    return _is_rejection(error) or isinstance(error, ds.PermissionDeniedError)
-
-
-async def _poll(box: ds.Mailbox, messages: Sequence[_Message]) -> None:
-    """Request the statuses of all messages. An error of one message is raised only if all have the same.
-
-    Several messages are requested separately if the service rejects the request of all, or its records have no ids.
-    """
-    if messages[1:]:
-        try:
-            records = (await box.get_message_statuses([each.smtp_id for each in messages])).records
-        except ds.ServiceError as error:
-            if not _may_concern_one_message(error):
-                raise
-        else:
-            if all(record.message_id for record in records):
-                for message in messages:
-                    message.update(records)
-                return
+async def _poll(box: ds.Mailbox, messages: Sequence[_Message], *, is_watched: bool = False) -> None:
+    """Request the statuses of all messages. An error of one message is raised only if all have the same."""
     for message in messages:
         try:
-            message.update((await box.get_message_status(message.smtp_id)).records)
-        except ds.ServiceError as error:
-            if not _may_concern_one_message(error):
+            await message.poll(box, is_watched=is_watched)
+        except ds.DirectSuiteError as error:
+            if not _is_rejection(error) and not isinstance(error, ds.PermissionDeniedError):
+                for each in messages:
+                    each.error = error
                 raise
             message.error = error
     first = messages[0].error
@@ -174,43 +158,33 @@ async def _poll(box: ds.Mailbox, messages: Sequence[_Message]) -> None:
         raise first
 
 
-async def _follow(box: ds.Mailbox, messages: Sequence[_Message]) -> None:
+async def _watch(box: ds.Mailbox, messages: Sequence[_Message]) -> None:
     """Poll until all messages have only final statuses, or the time is over, or polling fails for good.
 
     After a new recipient, final messages are polled again, because the service may add others.
     """
-    clock, failures, failure = SystemClock(), 0, None
+    clock, failures = SystemClock(), 0
     began = clock.monotonic()
     while True:
-        age, before = clock.monotonic() - began, [each.records for each in messages]
-        wait = compute_next_poll(age).latest - age
+        age, count, failure = clock.monotonic() - began, len(_list_records(messages)), None
         try:
-            await _poll(box, messages)
-            failures, failure = 0, None
+            await _poll(box, messages, is_watched=True)
+            failures = 0
         except ds.DirectSuiteError as error:
             failures, failure = failures + 1, error
-            wait = BACKOFF.compute_wait(failures, error.retry_after)
-        for message, records in zip(messages, before, strict=True):
-            message.report_changes(records)
-        if failure is not None and find_error_scope(failure) in NOT_RETRYABLE:
-            break
-        if awaited := [each for each in messages if each.is_awaited]:
-            limit = DEFAULT_GIVE_UP_AFTER if _list_records(awaited) else MAX_UNKNOWN_SECONDS
-        elif failure is None:
-            if len(_list_records(messages)) <= sum(map(len, before)):
-                break
-            continue
-        elif _is_rejection(failure) or failures >= _MAX_FAILED_POLLS:
-            break
+        awaited = [each for each in messages if each.is_awaited]
+        if failure is None:
+            is_over = not awaited and len(_list_records(messages)) == count
+            wait = compute_next_poll(age).latest - age
         else:
-            limit = DEFAULT_GIVE_UP_AFTER
+            is_last = not awaited and (_is_rejection(failure) or failures >= _MAX_FAILED_POLLS)
+            is_over = is_last or find_error_scope(failure) in NOT_RETRYABLE
+            wait = BACKOFF.compute_wait(failures, failure.retry_after)
+        limit = MAX_UNKNOWN_SECONDS if awaited and not _list_records(awaited) else DEFAULT_GIVE_UP_AFTER
         wait = min(wait, limit - age)
-        if wait <= WAIT_TOLERANCE:
-            break
+        if is_over or wait <= WAIT_TOLERANCE:
+            return
         await wait_until(clock.monotonic() + wait, clock.monotonic, clock.sleep)
-    if failure is not None and not _may_concern_one_message(failure):
-        for message in messages:
-            message.error = failure
 
 
 async def _report_status_by_key(command: Command, access: MailboxAccess, key: str, options: _StatusOptions) -> int:
@@ -246,16 +220,15 @@ async def _report_statuses(
                     raise
                 rejection = error
         if options.watch:
-            _report_start(_list_records(messages))
-            _report_unknown(messages, rejection)
+            _report_start(messages, rejection)
             try:
                 async with show_progress("waiting for final statuses"):
-                    await _follow(box, messages)
+                    await _watch(box, messages)
             except asyncio.CancelledError:
                 end_line()
-                _show_records(_list_records(messages), options)
+                _show_records(messages, options)
                 raise
-    _show_records(_list_records(messages), options)
+    _show_records(messages, options)
     return _get_exit_status(command, messages, options)
 
 
@@ -263,7 +236,8 @@ def _list_records(messages: Sequence[_Message]) -> list[ds.DirectMessageLog]:
     return [record for message in messages for record in message.records]
 
 
-def _show_records(records: Sequence[ds.DirectMessageLog], options: _StatusOptions) -> None:
+def _show_records(messages: Sequence[_Message], options: _StatusOptions) -> None:
+    records = _list_records(messages)
     if options.json:
         show_json(records)
     elif records:
@@ -280,34 +254,25 @@ def _show_table(records: Sequence[ds.DirectMessageLog]) -> None:
     show_table(titles, rows, no_wrap=("to", "SMTP id"), above=("SMTP id",))
 
 
-def _report_start(records: Sequence[ds.DirectMessageLog]) -> None:
+def _report_start(messages: Sequence[_Message], rejection: ds.ServiceError | None) -> None:
     """Show the statuses at the start on stderr, because stdout has only those at the end."""
-    waiting = sum(not is_final(record.status) for record in records)
-    if not waiting:
-        return
-    if is_verbose():  # the table names mailboxes
-        with contextlib.redirect_stdout(sys.stderr):
-            _show_table(records)
-    echo_err(f"Waiting for the final status of {format_count(waiting, 'recipient')}.")
-
-
-def _report_change(record: ds.DirectMessageLog, previous: ds.DirectMessageLog | None) -> None:
-    before = "" if previous is None or previous.status is None else f" (before: {previous.status})"
-    echo_err(f"{with_value('The status of a recipient', record.to or 'no address')} is {record.status}{before}.")
-
-
-def _report_unknown(messages: Sequence[_Message], rejection: ds.ServiceError | None) -> None:
-    minutes, unknown_count = f"{MAX_UNKNOWN_SECONDS / 60:.0f} minutes", sum(each.is_unknown for each in messages)
-    hint = f"Waiting for up to {minutes}. If they were sent earlier, check --mailbox and the ids"
+    records = _list_records(messages)
+    waiting, unknown = sum(not is_final(record.status) for record in records), sum(each.is_unknown for each in messages)
+    if waiting:
+        if is_verbose():  # the table names mailboxes
+            with contextlib.redirect_stdout(sys.stderr):
+                _show_table(records)
+        echo_err(f"Waiting for the final status of {format_count(waiting, 'recipient')}.")
+    hint = f"Waiting for up to {MAX_UNKNOWN_SECONDS / 60:.0f} minutes. If they were sent earlier, check --mailbox and"
     if rejection is not None:
         echo_err(
             f"The service rejected the request (HTTP {rejection.status}), perhaps because it doesn't know all of the "
-            f"messages yet. {hint}, and the service's URL."
+            f"messages yet. {hint} the ids, and the service's URL."
         )
-    elif unknown_count:
+    elif unknown:
         echo_err(
-            f"The service doesn't know {unknown_count} of these messages in this mailbox, which is normal "
-            f"shortly after sending. {hint}."
+            f"The service doesn't know {unknown} of these messages in this mailbox, which is normal "
+            f"shortly after sending. {hint} the ids."
         )
 
 
