@@ -11,8 +11,9 @@ import asyncio
 import dataclasses
 import os
 import re
+import tempfile
 import zoneinfo
-from collections.abc import AsyncGenerator, Collection, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Annotated
@@ -42,6 +43,7 @@ from directsuite.jobs.signing import (
     SigningJob,
     SigningJournal,
     SigningJournalError,
+    SigningProgress,
     TargetFolder,
 )
 from directsuite.jobs.signing.journal import compute_signatures_digest
@@ -119,8 +121,6 @@ _OUTAGE_CAUSES = {
     "RateLimitedError": "The service gets too many requests",
 }
 """The reason for waiting, by the name of the error with which the outage began."""
-_PROGRESS_INTERVAL = 0.2  # seconds
-_FAILURE_BATCH_ROWS = 500
 _MAX_TABLE_ROWS = 200
 
 _NUMBER = r"([0-9]{1,9}(?:\.[0-9]+)?)"
@@ -154,17 +154,8 @@ def sign_into_folder(command: Command, paths: Sequence[Path], options: SignOptio
 
 
 async def _show_plan(signatures: Sequence[ds.Signature], sources: sign_sources.PdfSources, options: SignOptions) -> int:
-    async with AsyncExitStack() as stack:
-        journal, path = None, _get_journal_path(options.output)
-        if await _is_journal_obsolete(path, signatures):
-            options = dataclasses.replace(options, again=False)  # the journal has only failures, and is ignored
-        elif await asyncio.to_thread(os.path.lexists, path):
-            journal = await stack.enter_async_context(_open_journal(path))
-        admission = sign_sources.Admission(
-            sources, journal, options.output, again=options.again, overwrite=options.overwrite
-        )
-        async with show_progress("reading"):
-            verdicts = [each async for each in admission.iter_verdicts()]
+    async with _open_admission(sources, signatures, options) as admission, show_progress("reading"):
+        verdicts = [each async for each in admission.iter_verdicts()]
     if options.json:
         show_json(
             [
@@ -193,75 +184,94 @@ async def _sign_sources(
     sources: sign_sources.PdfSources,
     options: SignOptions,
 ) -> int:
-    create_folder("--output", options.output)
-    path = _get_journal_path(options.output)
-    # Not Command.make_suite: the journal resolves unknown outcomes.
-    async with ds.DirectSuite(settings, token=access_token, listeners=make_request_listeners()) as suite:
-        if await _is_journal_obsolete(path, signatures):
-            await asyncio.to_thread(_remove_journal, path)
-            options = dataclasses.replace(options, again=False)
-        async with _open_journal(path) as journal:
-            if options.again:
-                await journal.retry()
-            admission = sign_sources.Admission(
-                sources, journal, options.output, again=options.again, overwrite=options.overwrite
-            )
-            job = _make_job(suite, settings, admission, journal, signatures, options)
-            async with (
-                show_progress("signing", unit="pieces") as bar,
-                _show_job_progress(job, admission, sources, bar, options),
-            ):
-                stopped = await _run_job(job)
-            failed = await _read_failures(journal, admission.failed_names | set(job.failed_names))
-            left = len(await journal.lease.list_abandoned())
-        if admission.counts.total():
-            sign_sources.report_skipped(sources.skipped, _WITHIN_SOURCES_TEXT)
-        if left:
-            echo_err(_NOT_DELETED_MESSAGE.format(count=format_count(left, "stored copy", "stored copies")))
-        if stopped is None:
-            _show_report(job, admission, failed, None, options)
-            return _get_exit_status(sources, admission, options, failed=len(failed))
-        status, sentence = _exit_for_stopped_job(stopped)
-        _show_report(job, admission, failed, sentence, options)
-        echo_err(sentence)
-        echo_err(f"Stopped. After the fix, {_HINT_REPEAT_COMMAND}.")
-        if failed and not options.again:
-            echo_err(f"{format_count(len(failed), 'PDF')} failed and would be skipped. {_HINT_USE_AGAIN_OPTION}")
-        return status
-
-
-def _make_job(
-    suite: ds.DirectSuite,
-    settings: ds.Settings,
-    admission: sign_sources.Admission,
-    journal: SigningJournal,
-    signatures: Sequence[ds.Signature],
-    options: SignOptions,
-) -> SigningJob:
     from tenacity import stop_before_delay  # slow to import
 
-    retry_policy = attrs.evolve(settings.retry, stop=stop_before_delay(options.patience))
-    return SigningJob(
-        suite.signing.with_options(retry=retry_policy),
-        admission,
-        TargetFolder(options.output, overwrite=options.overwrite),
-        signatures,
-        journal=journal,
-        concurrency=options.concurrency,
-        max_outage=options.patience,
-        check_fields=True,
-    )
+    create_folder("--output", options.output)
+    retry_policy, stopped = attrs.evolve(settings.retry, stop=stop_before_delay(options.patience)), None
+    # Not Command.make_suite: the journal resolves unknown outcomes.
+    async with (
+        ds.DirectSuite(settings, token=access_token, listeners=make_request_listeners()) as suite,
+        _open_admission(sources, signatures, options) as admission,
+    ):
+        async with show_progress("signing", unit="pieces") as bar:
+            job = SigningJob(
+                suite.signing.with_options(retry=retry_policy),
+                admission,
+                TargetFolder(options.output, overwrite=options.overwrite),
+                signatures,
+                journal=admission.journal,
+                concurrency=options.concurrency,
+                max_outage=options.patience,
+                check_fields=True,
+                progress=_make_reporter(admission, bar, await asyncio.to_thread(sources.count), options.patience),
+            )
+            try:
+                await job.run()
+            except JobStoppedError as error:
+                stopped = error
+            except asyncio.CancelledError:
+                echo_err(f"{format_count(job.progress.done, 'PDF')} signed.")
+                raise
+        failed_names = admission.failed_names | set(job.failed_names)
+        failed = [*(await admission.journal.lease.find_entries([*failed_names])).values()]
+        left = len(await admission.journal.lease.list_abandoned())
+    if admission.counts.total():
+        sign_sources.report_skipped(sources.skipped, _WITHIN_SOURCES_TEXT)
+    if left:
+        echo_err(_NOT_DELETED_MESSAGE.format(count=format_count(left, "stored copy", "stored copies")))
+    if stopped is None:
+        _show_report(job, admission, failed, None, options)
+        return _get_exit_status(sources, admission, options, failed=len(failed))
+    status, sentence = _exit_for_stopped_job(stopped)
+    _show_report(job, admission, failed, sentence, options)
+    echo_err(sentence)
+    echo_err(f"Stopped. After the fix, {_HINT_REPEAT_COMMAND}.")
+    if failed and not admission.again:
+        echo_err(f"{format_count(len(failed), 'PDF')} failed and would be skipped. {_HINT_USE_AGAIN_OPTION}")
+    return status
 
 
-async def _run_job(job: SigningJob) -> JobStoppedError | None:
-    try:
-        await job.run()
-    except JobStoppedError as error:
-        return error
-    except asyncio.CancelledError:
-        echo_err(f"{format_count(job.progress.done, 'PDF')} signed.")
-        raise
-    return None
+@asynccontextmanager
+async def _open_admission(
+    sources: sign_sources.PdfSources, signatures: Sequence[ds.Signature], options: SignOptions
+) -> AsyncGenerator[sign_sources.Admission]:
+    """Open the journal, for a dry run a temporary one if there is none.
+
+    A journal of other signatures, with which no PDF was signed, is replaced, because a user may have corrected a
+    --widget.
+    """
+    path = options.output.with_name(f"{options.output.name}.signing.db")
+    is_known = await asyncio.to_thread(os.path.lexists, path)
+    is_obsolete = is_known and await _is_journal_obsolete(path, signatures)
+    again = options.again and not is_obsolete
+    async with AsyncExitStack() as stack:
+        if options.dry_run and (is_obsolete or not is_known):
+            path = Path(stack.enter_context(tempfile.TemporaryDirectory())) / path.name
+        elif is_obsolete:
+            for end in ("", "-wal", "-shm"):  # SQLite's files next to the database
+                path.with_name(f"{path.name}{end}").unlink(missing_ok=True)
+        journal = await stack.enter_async_context(_open_journal(path))
+        if again and not options.dry_run:
+            await journal.retry()
+        yield sign_sources.Admission(sources, journal, options.output, again=again, overwrite=options.overwrite)
+
+
+def _make_reporter(
+    admission: sign_sources.Admission, bar: Bar, total: int, patience: float
+) -> Callable[[SigningProgress], None]:
+    """Return the function that updates the bar, and reports the first outage on stderr."""
+    is_reported = False
+
+    def report(progress: SigningProgress) -> None:
+        nonlocal is_reported
+        skipped = admission.counts.total() - admission.wanted_count
+        bar.update(progress.done + progress.failed + skipped, total)
+        if progress.trouble is not None and not is_reported:
+            is_reported = True
+            trouble = _OUTAGE_CAUSES.get(progress.trouble, "The service is unavailable")
+            echo_err(f"{trouble}. Retrying for up to {patience:g} s; press Ctrl-C to stop.")
+
+    return report
 
 
 def _show_report(
@@ -324,34 +334,6 @@ def _exit_for_stopped_job(stopped: JobStoppedError) -> tuple[ExitStatus, str]:
     return exit_for_error(cause, recovery_hint=_HINT_REPEAT_COMMAND, advice={ds.ServiceError: _HINT_CHECK_URL})
 
 
-@asynccontextmanager
-async def _show_job_progress(
-    job: SigningJob, admission: sign_sources.Admission, sources: sign_sources.PdfSources, bar: Bar, options: SignOptions
-) -> AsyncGenerator[None]:
-
-    async def update_bar() -> None:
-        is_reported = False
-        while True:
-            await asyncio.sleep(_PROGRESS_INTERVAL)
-            progress = job.progress
-            skipped = admission.counts.total() - admission.wanted_count
-            total = counting.result() if counting.done() and not counting.cancelled() else None
-            bar.update(progress.done + progress.failed + skipped, total)
-            if progress.trouble is not None and not is_reported:
-                is_reported = True
-                trouble = _OUTAGE_CAUSES.get(progress.trouble, "The service is unavailable")
-                echo_err(f"{trouble}. Retrying for up to {options.patience:g} s; press Ctrl-C to stop.")
-
-    counting = asyncio.create_task(asyncio.to_thread(sources.count))
-    watching = asyncio.create_task(update_bar())
-    try:
-        yield
-    finally:
-        watching.cancel()
-        counting.cancel()
-        await asyncio.wait([watching, counting])
-
-
 def _describe_plan(verdict: sign_sources.CandidateVerdict, output: Path) -> str:
     match verdict.decision:
         case sign_sources.Decision.SIGN | sign_sources.Decision.SIGN_AGAIN:
@@ -384,18 +366,6 @@ def _resolve_output(output: Path) -> Path:
     return folder
 
 
-async def _read_failures(journal: SigningJournal, names: Collection[str]) -> list[SigningEntry]:
-    failures, last = list[SigningEntry](), 0
-    while batch := await journal.failures(after=last, most=_FAILURE_BATCH_ROWS):
-        failures += [each for each in batch if each.name in names]
-        last = batch[-1].number
-    return failures
-
-
-def _get_journal_path(output: Path) -> Path:
-    return output.with_name(f"{output.name}.signing.db")
-
-
 @asynccontextmanager
 async def _open_journal(path: Path) -> AsyncGenerator[SigningJournal]:
     async with AsyncExitStack() as stack:
@@ -408,12 +378,7 @@ async def _open_journal(path: Path) -> AsyncGenerator[SigningJournal]:
 
 
 async def _is_journal_obsolete(path: Path, signatures: Sequence[ds.Signature]) -> bool:
-    """Return True if the journal belongs to other signatures, with which no PDF was signed.
-
-    A user may have corrected a wrong --widget. Return False if there is no journal or it has the same signatures.
-    """
-    if not await asyncio.to_thread(os.path.lexists, path):
-        return False
+    """Return True if the journal belongs to other signatures, with which no PDF was signed."""
     async with _open_journal(path) as journal:
         if await journal.read_claim() in (None, compute_signatures_digest(signatures)):
             return False
@@ -421,11 +386,6 @@ async def _is_journal_obsolete(path: Path, signatures: Sequence[ds.Signature]) -
     if any(count for state, count in states.items() if state not in (DocumentState.NEW, DocumentState.FAILED)):
         raise UsageError(_SIGNATURES_DIFFER)
     return True
-
-
-def _remove_journal(path: Path) -> None:
-    for end in ("", "-wal", "-shm"):  # SQLite's files next to the database
-        path.with_name(f"{path.name}{end}").unlink(missing_ok=True)
 
 
 HINT_INVISIBLE = (

@@ -212,10 +212,10 @@ class CandidateVerdict:
 
 @attrs.define(repr=False, eq=False)
 class Admission(AsyncIterable[Pdf]):
-    """The source of a signing job: yields the PDFs that must be signed. journal: that of earlier runs, if any."""
+    """The source of a signing job: yields the PDFs that must be signed."""
 
     sources: PdfSources
-    journal: SigningJournal | None
+    journal: SigningJournal
     output: Path
     again: bool
     overwrite: bool
@@ -235,7 +235,7 @@ class Admission(AsyncIterable[Pdf]):
         async for verdict in self.iter_verdicts():
             if not verdict.is_wanted:
                 continue
-            if verdict.decision is Decision.SIGN_AGAIN and self.journal is not None:
+            if verdict.decision is Decision.SIGN_AGAIN:
                 await _reset_document(self.journal.lease, verdict.candidate.name)
             yield Pdf(verdict.candidate.name, verdict.candidate.file)
 
@@ -246,9 +246,7 @@ class Admission(AsyncIterable[Pdf]):
         self.failed_names.clear()
         candidates = iter(self.sources)
         while batch := await asyncio.to_thread(lambda: list(itertools.islice(candidates, _CANDIDATE_BATCH_SIZE))):
-            entries: Mapping[str, SigningEntry] = {}
-            if self.journal is not None:
-                entries = await self.journal.lease.find_entries([each.name for each in batch])
+            entries = await self.journal.lease.find_entries([each.name for each in batch])
             for verdict in await asyncio.to_thread(self._decide_batch, batch, entries):
                 self.counts[verdict.decision] += 1
                 if verdict.decision is Decision.FAILED:
