@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
-from datetime import datetime
+from collections.abc import Iterable
 from itertools import pairwise
 from typing import Literal, cast, get_args, get_origin
 
@@ -29,12 +28,6 @@ from directsuite.core.similar import find_similar
 
 _MAX_QUOTED_CHARS = 100
 _OPTION_PATTERN = re.compile(r"--?[a-z]+(?:-[a-z]+)*")
-_EXPECTED_FORMATS: Mapping[object, str] = {
-    int: "give an integer",
-    float: "give a number",
-    bool: "it takes no value",
-    datetime: "give a date such as 2026-05-01, or a date and time such as 2026-05-01T08:00",
-}
 _COMPARISON_TEXTS = {">=": "at least", ">": "more than", "<=": "at most", "<": "less than"}
 
 
@@ -58,35 +51,55 @@ def _explain_problem(error: CycloptsError) -> str:
     match error:
         case UnusedCliTokensError():
             unused = error.unused_tokens or ()
-            too_many = _with_value(f"{len(unused)} argument{'s' * (len(unused) != 1)} too many", " ".join(unused))
+            too_many = _with_value(f"{len(unused)} argument{'s' * (len(unused) != 1)} too many", unused)
             return f"{too_many}; put an option's name before its value, and a value with spaces in quotes"
         case UnknownCommandError():
             typed = next(iter(error.unused_tokens or ()), "")
             return _explain_unknown_command(cast("App", error.app), typed)
         case UnknownOptionError():
-            return _explain_unknown_option(error)
+            name = (error.token.keyword or error.token.value).partition("=")[0]
+            options = [each for argument in error.argument_collection if argument.show for each in argument.names]
+            is_named = process.is_verbose() or _OPTION_PATTERN.fullmatch(name)
+            label = f"option {_shorten(name)}" if is_named else "such option"
+            return f"There is no {label}{_suggest_name(name, (each for each in options if each.startswith('-')))}"
+        case MissingArgumentError(keyword=None):
+            return f"{_get_argument_name(error, None)} is missing"
         case MissingArgumentError():
-            name = _get_argument_name(error, error.keyword)
-            return f"{name} is missing" if error.keyword is None else f"{name} has no value{_make_dash_hint(error)}"
+            has_dash = any(
+                option == error.keyword and value.startswith("-")
+                for option, value in pairwise(error.unused_tokens or ())
+            )
+            hint = f"; write a value that begins with - as {error.keyword}=…" if has_dash else ""
+            return f"{_get_argument_name(error, error.keyword)} has no value{hint}"
         case RepeatArgumentError():
             return f"{_get_argument_name(error, error.token.keyword)} is given more than once"
         case CoercionError():
-            token = error.token
-            name = _get_argument_name(error, None if token is None else token.keyword)
-            name = name if token is None else _with_value(name, token.value)
-            expected = _describe_expected(error.target_type) if error.msg is None else error.msg
-            is_list = error.argument is not None and get_origin(error.argument.hint) is tuple
-            separator_hint = "; separate several by spaces" if is_list and token and "," in token.value else ""
-            return f"{name}: {expected}{separator_hint}"
+            return _explain_coercion_error(error)
         case ValidationError() if error.argument is not None:
-            token = next(iter(error.argument.tokens), None)
-            name = _get_argument_name(error, None if token is None else token.keyword)
-            typed = " ".join(each.value for each in error.argument.tokens)
-            return f"{_with_value(name, typed)}: {_describe_limit(error.exception_message)}"
+            tokens, limit = error.argument.tokens, error.exception_message.rstrip(".")
+            for sign, words in _COMPARISON_TEXTS.items():
+                limit = limit.replace(f"Must be {sign} ", f"give {words} ")
+            name = _get_argument_name(error, next((each.keyword for each in tokens), None))
+            return f"{_with_value(name, [each.value for each in tokens])}: {limit}"
         case ValidationError():  # of an option group; its message contains only options
             return f"These options can't be combined: {error.exception_message.partition(': ')[2].strip('{}.')}"
         case _:
             return "The arguments are invalid"
+
+
+def _explain_coercion_error(error: CoercionError) -> str:
+    token, kind = error.token, error.target_type
+    name = _get_argument_name(error, token and token.keyword)
+    if error.msg is not None:
+        expected = error.msg
+    elif get_origin(kind) is Literal:
+        choices = sorted(map(str, get_args(kind)))  # because typing caches the order that it sees first
+        expected = f"give one of {', '.join(choices)}"
+    else:  # other types have a converter, which sets msg
+        expected = "give an integer" if kind is int else "it takes no value"
+    is_list = error.argument is not None and get_origin(error.argument.hint) is tuple
+    separator_hint = "; separate several by spaces" if is_list and token and "," in token.value else ""
+    return f"{_with_value(name, [token.value] if token else [])}: {expected}{separator_hint}"
 
 
 def _list_commands(app: App) -> list[str]:
@@ -94,61 +107,29 @@ def _list_commands(app: App) -> list[str]:
 
 
 def _explain_unknown_command(app: App, typed: str) -> str:
-    available_commands = _list_commands(app)
+    commands = _list_commands(app)
+    known = f"The commands are {', '.join(commands)}"
     if typed.startswith("-"):
-        return f"Give the command before its options. The commands are {', '.join(available_commands)}"
+        return f"Give the command before its options. {known}"
     command = f"command {_shorten(typed)}" if process.is_verbose() else "such command"
-    return (
-        f"There is no {command}{_suggest_name(typed, available_commands)}. The commands are "
-        f"{', '.join(available_commands)}"
-    )
+    return f"There is no {command}{_suggest_name(typed, commands)}. {known}"
 
 
-def _explain_unknown_option(error: UnknownOptionError) -> str:
-    name = (error.token.keyword or error.token.value).partition("=")[0]
-    shown = [argument for argument in error.argument_collection if argument.show]
-    available_options = [each for argument in shown for each in argument.names if each.startswith("-")]
-    is_named = process.is_verbose() or _OPTION_PATTERN.fullmatch(name)
-    label = f"option {_shorten(name)}" if is_named else "such option"
-    return f"There is no {label}{_suggest_name(name, available_options)}"
-
-
-def _with_value(label: str, typed: str) -> str:
-    return f"{label} ({_shorten(typed)})" if typed and process.is_verbose() else label
+def _with_value(label: str, typed: Iterable[str]) -> str:
+    text = " ".join(typed)
+    return f"{label} ({_shorten(text)})" if text and process.is_verbose() else label
 
 
 def _shorten(typed: str) -> str:
     return process.make_printable(typed if len(typed) <= _MAX_QUOTED_CHARS else f"{typed[: _MAX_QUOTED_CHARS - 1]}…")
 
 
-def _make_dash_hint(error: MissingArgumentError) -> str:
-    pairs = pairwise(error.unused_tokens or ())
-    if not any(option == error.keyword and behind.startswith("-") for option, behind in pairs):
-        return ""
-    return f"; write a value that begins with - as {error.keyword}=…"
-
-
-def _suggest_name(typed: str, available_names: Sequence[str]) -> str:
+def _suggest_name(typed: str, available_names: Iterable[str]) -> str:
     return "".join(f" (did you mean {each}?)" for each in find_similar(typed, available_names))
 
 
 def _get_argument_name(error: CycloptsError, keyword: str | None) -> str:
     if keyword is not None:
         return keyword.partition("=")[0]
-    if error.argument is None:
-        return "An argument"
-    name = error.argument.name
-    return name if name.startswith("--") else name.removesuffix("…").upper()
-
-
-def _describe_expected(kind: object) -> str:
-    if get_origin(kind) is Literal:
-        choices = sorted(map(str, get_args(kind)))  # because typing caches the order that it sees first
-        return f"give one of {', '.join(choices)}"
-    return _EXPECTED_FORMATS.get(kind, "the value is invalid")
-
-
-def _describe_limit(message: str) -> str:
-    for sign, words in _COMPARISON_TEXTS.items():
-        message = message.replace(f"Must be {sign} ", f"give {words} ")
-    return message.rstrip(".")
+    name = "An argument" if error.argument is None else error.argument.name
+    return name if name.startswith(("--", "An ")) else name.removesuffix("…").upper()
