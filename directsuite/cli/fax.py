@@ -8,7 +8,6 @@ from datetime import datetime
 from http import HTTPStatus
 from typing import Annotated
 
-import attrs
 from cyclopts import Parameter
 
 import directsuite as ds
@@ -90,44 +89,40 @@ def watch_faxes(number: FaxNumber, /, *, command: CommandParameter, options: _Wa
     """Show each new or changed fax of a number until Ctrl-C."""
     command.resume_hint = "the same command starts again from the beginning"
     _warn_of_unknown_status(options.status)
-    return _watch_faxes(_make_suite(command, number, options), number, _FaxWatch(command), options)
+    suite, latest_update, is_failing = _make_suite(command, number, options), options.since, False
 
-
-@attrs.define
-class _FaxWatch:
-    command: Command
-    latest_update: datetime | None = None
-    """The latest update time of the received records."""
-    is_failing: bool = False
-    """True if the last poll failed."""
-
-    def handle_poll(self, error: ds.DirectSuiteError | None, _: float) -> None:
-        """Report the first of several failed polls, and the next success. error: None after a success.
-
-        After a success, `resume_hint` contains the time of the last received change.
-        """
-        if error is not None and not self.is_failing:
+    def handle_poll(error: ds.DirectSuiteError | None, _: float) -> None:
+        """Report the first of several failed polls, and the next success. After a success, update the hint."""
+        nonlocal is_failing
+        if error is not None and not is_failing:
             echo_err(
                 f"A poll failed ({explain_error(error)}{quote_service_message(error)}). It is repeated at growing "
                 "intervals until it succeeds. Run `directsuite doctor` to see what is wrong."
             )
-        elif error is None and self.is_failing:
+        elif error is None and is_failing:
             echo_err("The service responds again.")
-        self.is_failing = error is not None
-        if error is None and self.latest_update is not None:
-            self.command.resume_hint = (
-                f"the same command with --since {self.latest_update.isoformat(timespec='seconds')} continues"
-            )
+        is_failing = error is not None
+        if error is None and latest_update is not None:
+            since = latest_update.isoformat(timespec="seconds")
+            command.resume_hint = f"the same command with --since {since} continues"
 
+    async def watch() -> int:
+        nonlocal latest_update
+        faxes = suite.fax.watch(number, interval=options.interval, since=options.since, on_poll=handle_poll)
+        async with suite, faxes:
+            async for fax in faxes:
+                latest_update = max(filter(None, (latest_update, fax.updated_ts)), default=None)
+                if not _has_status(fax, options.status):
+                    continue
+                if options.json:
+                    show_json(fax, indent=None)
+                else:
+                    cells = (fax.updated_ts, fax.message_handle, fax.status, fax.description)
+                    show_line("  ".join(format_cell(each) for each in cells))
+                sys.stdout.flush()
+        return ExitStatus.DONE
 
-async def _watch_faxes(suite: ds.DirectSuite, number: str, watch: _FaxWatch, options: _WatchOptions) -> int:
-    faxes = suite.fax.watch(number, interval=options.interval, since=options.since, on_poll=watch.handle_poll)
-    async with suite, faxes:
-        async for fax in faxes:
-            watch.latest_update = max(filter(None, (watch.latest_update, fax.updated_ts)), default=None)
-            if options.status is None or _has_status(fax, options.status):
-                _show_line(fax, options)
-    return ExitStatus.DONE
+    return watch()
 
 
 async def _show_fax(suite: ds.DirectSuite, number: str, handle: str, options: opt.TokenOptions) -> int:
@@ -156,39 +151,26 @@ async def _show_fax(suite: ds.DirectSuite, number: str, handle: str, options: op
     return ExitStatus.DONE
 
 
-def _show_line(fax: ds.FaxMessage, options: _WatchOptions) -> None:
-    if options.json:
-        show_json(fax, indent=None)
-    else:
-        cells = (fax.updated_ts, fax.message_handle, fax.status, fax.description)
-        show_line("  ".join(format_cell(each) for each in cells))
-    sys.stdout.flush()
-
-
 def _warn_of_unknown_status(status: str | None) -> None:
     if status is not None and status.strip().casefold() not in list(ds.FaxStatus):
         echo_err("--status is neither waiting nor complete, the known states. The command searches for it anyway.")
 
 
-def _has_status(fax: ds.FaxMessage, status: str) -> bool:
-    return (fax.status or "").strip().casefold() == status.casefold()
-
-
-def _is_wanted(fax: ds.FaxMessage, options: _ListOptions) -> bool:
-    is_late = options.since is None or (fax.updated_ts is not None and fax.updated_ts >= options.since)
-    return is_late and (options.status is None or _has_status(fax, options.status))
+def _has_status(fax: ds.FaxMessage, status: str | None) -> bool:
+    return status is None or (fax.status or "").strip().casefold() == status.casefold()
 
 
 async def _list_faxes(suite: ds.DirectSuite, number: str, options: _ListOptions) -> int:
     limit = None if options.all else options.limit
     faxes, has_more = list[ds.FaxMessage](), False
     async with suite, show_progress("listing", unit="pieces") as bar, suite.fax.iter_messages(number) as messages:
-        async for message in messages:
-            if _is_wanted(message, options):
+        async for fax in messages:
+            is_late = options.since is None or (fax.updated_ts is not None and fax.updated_ts >= options.since)
+            if is_late and _has_status(fax, options.status):
                 has_more = len(faxes) == limit
                 if has_more:
                     break
-                faxes.append(message)
+                faxes.append(fax)
                 bar.advance()
     if options.json:
         show_json(faxes)
@@ -200,26 +182,15 @@ async def _list_faxes(suite: ds.DirectSuite, number: str, options: _ListOptions)
         )
     else:
         titles = ("handle", "status", "updated", "recipients", "pages", "description")
-        rows = [
-            (
-                each.message_handle,
-                each.status,
-                each.updated_ts,
-                len(each.recipients),
-                _count_pages(each),
-                each.description,
-            )
-            for each in faxes
-        ]
+        rows = list[Sequence[object]]()
+        for each in faxes:
+            pages = [recipient.page_count for recipient in each.recipients if recipient.page_count is not None]
+            counts = (len(each.recipients), sum(pages) if pages else None)
+            rows.append((each.message_handle, each.status, each.updated_ts, *counts, each.description))
         show_table(titles, rows, right=("recipients", "pages"), no_wrap=("handle",))
     if has_more:
         echo_err(f"Only the newest {len(faxes)} are shown. To see more, give a higher --limit, or --all.")
     return ExitStatus.DONE
-
-
-def _count_pages(fax: ds.FaxMessage) -> int | None:
-    counts = [recipient.page_count for recipient in fax.recipients if recipient.page_count is not None]
-    return sum(counts) if counts else None
 
 
 def _format_recipient(recipient: ds.FaxRecipient) -> str:

@@ -1,8 +1,12 @@
-"""Commands of `directsuite inbox` that change a mailbox: move, copy, delete, mark, forward and reply."""
+"""Commands of `directsuite inbox` that change a mailbox.
+
+move, copy, delete, mark, forward and reply change messages; the subcommands of `inbox folder` change folders.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+import contextlib
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from email.utils import parseaddr
 from typing import Annotated
@@ -14,7 +18,7 @@ from directsuite.cli import inbox
 from directsuite.cli.command import Command, CommandParameter, Work, confirm, require_terminal
 from directsuite.cli.credentials import get_mailbox_access
 from directsuite.cli.errors import ItemNotFoundError, UsageError, with_value
-from directsuite.cli.options import Addresses, Flag, MailboxOptions, Uid, Uids, record, register
+from directsuite.cli.options import Addresses, Flag, MailboxOptions, Uid, Uids, Variadic, make_app, record, register
 from directsuite.cli.output import (
     format_count,
     format_time_to_minute,
@@ -36,9 +40,12 @@ from directsuite.cli.send import (
     show_dry_run,
     validate_key,
 )
+from directsuite.core.outcome import ErrorScope, find_error_scope
 from directsuite.messaging import arguments
 
 app = inbox.app
+_folder_app = make_app("inbox folder", "create INBOX.Done", "delete INBOX.Done --yes")
+_folder_app.help = "Create, rename, delete and subscribe to folders."
 
 
 @record
@@ -79,13 +86,31 @@ class _ReplyOptions(inbox.InboxOptions, TextOptions):
     """Don't ask for confirmation."""
 
 
-_MailboxFunction = Callable[[ds.Mailbox, Sequence[int]], Awaitable[ds.SendMessageResponse | None]]
-"""Changes messages. Returns the response to sending, if any."""
+@record
+class _DeleteFolderOptions(MailboxOptions):
+    yes: Annotated[bool, Flag] = False
+    """Don't ask for confirmation."""
+
+
+@record
+class _SubscribeOptions(MailboxOptions):
+    unsubscribe: Annotated[bool, Flag] = False
+    """Unsubscribe from the folders instead."""
+
+
+_Folder = Annotated[str, Parameter(help="The folder's name, as `inbox folders` shows it.")]
+_NewFolder = Annotated[str, Parameter(help="The new name, which starts with INBOX. and is not in use.")]
+_Folders = Annotated[tuple[str, ...], Variadic, Parameter(name="FOLDER…", help="Folders' names, separated by spaces.")]
+
+_MessageFunction = Callable[[ds.Mailbox, Sequence[int]], Awaitable[object]]
+"""Asks for, or makes, a change of messages. Returns a SendMessageResponse if it sends one."""
+_FolderFunction = Callable[[ds.Mailbox], Awaitable[object]]
 
 _THREAD_HEADERS = ("In-Reply-To", "References")
 _TRASH = "INBOX.Trash"
 _MAX_LISTED_MESSAGES = 20  # in one question
 _OPTION_NAMES = {"folder": "--folder", "dest_folder": "--to", "username": "--mailbox", "uids": "the numbers"}
+_FOLDERS_HINT = "check the folders with `directsuite inbox folders` before you run the command again"
 _DRY_RUN_REPORT = "Dry run: nothing was sent."
 _HIDDEN_RECIPIENT_WARNING = (
     "You are neither in To nor in Cc of the message, so the others would learn that you received it. "
@@ -117,24 +142,19 @@ def show_folders(*, command: CommandParameter, options: MailboxOptions = Mailbox
 @register(app, "move", "3 4 --to INBOX.Referrals", "1 --folder INBOX.Referrals --to INBOX")
 def move(uid: Uids, /, *, command: CommandParameter, options: _MoveOptions) -> Work:
     """Move messages to another folder, in which they get new numbers."""
-
-    async def move_messages(box: ds.Mailbox, existing_uids: Sequence[int]) -> None:
-        async with inbox.explain_missing_folder(box, options.to, option="--to"):
-            await box.move_messages_by_uids(options.folder, options.to, existing_uids)
-
-    return _change_messages(command, uid, options, "moved", move_messages, new_folder=options.to)
+    return _change_messages(
+        command, uid, options, "moved", lambda box, uids: box.move_messages_by_uids(options.folder, options.to, uids)
+    )
 
 
 @register(app, "copy", "1 --to INBOX.Referrals", "5 6 --to INBOX.Referrals")
 def copy(uid: Uids, /, *, command: CommandParameter, options: _MoveOptions) -> Work:
     """Copy messages to another folder."""
 
-    async def copy_messages(box: ds.Mailbox, existing_uids: Sequence[int]) -> None:
-        async with inbox.explain_missing_folder(box, options.to, option="--to"):
-            await box.copy_messages_by_uids(options.folder, options.to, existing_uids, verify=True)
+    async def copy_messages(box: ds.Mailbox, uids: Sequence[int]) -> None:
+        await box.copy_messages_by_uids(options.folder, options.to, uids, verify=True)
 
-    hint = _make_folder_hint(options.to)
-    return _change_messages(command, uid, options, "copied", copy_messages, recovery_hint=hint, new_folder=options.to)
+    return _change_messages(command, uid, options, "copied", copy_messages, hint=_make_folder_hint(options.to))
 
 
 @register(app, "delete", "2", "1 --folder INBOX.Trash --forever --yes")
@@ -145,12 +165,6 @@ def delete(uid: Uids, /, *, command: CommandParameter, options: _DeleteOptions =
         raise UsageError("Messages in INBOX.Trash are deleted already. Give --forever to remove them.")
     if not options.yes:
         require_terminal()
-
-    async def delete_messages(box: ds.Mailbox, existing_uids: Sequence[int]) -> None:
-        if not options.yes:
-            await ask_user(box, existing_uids)
-        async with show_progress("working"):
-            await box.delete_messages_by_uids(options.folder, existing_uids, forever=options.forever)
 
     async def ask_user(box: ds.Mailbox, existing_uids: Sequence[int]) -> None:
         if is_verbose():
@@ -164,19 +178,20 @@ def delete(uid: Uids, /, *, command: CommandParameter, options: _DeleteOptions =
             declined_message="Not confirmed. Nothing was deleted.",
         )
 
-    return _change_messages(command, uid, options, done, delete_messages)
+    async def delete_messages(box: ds.Mailbox, uids: Sequence[int]) -> None:
+        await box.delete_messages_by_uids(options.folder, uids, forever=options.forever)
+
+    return _change_messages(command, uid, options, done, delete_messages, check=None if options.yes else ask_user)
 
 
 @register(app, "mark", "5 6", "5 --unread")
 def mark(uid: Uids, /, *, command: CommandParameter, options: _MarkOptions = _MarkOptions()) -> Work:
     """Mark messages as read or unread."""
-
-    async def mark_messages(box: ds.Mailbox, existing_uids: Sequence[int]) -> None:
-        mark = box.mark_messages_as_unread_by_uids if options.unread else box.mark_messages_as_read_by_uids
-        await mark(options.folder, existing_uids)
-
-    done = "marked as unread" if options.unread else "marked as read"
-    return _change_messages(command, uid, options, done, mark_messages)
+    state = "unread" if options.unread else "read"
+    change = ds.Mailbox.mark_messages_as_unread_by_uids if options.unread else ds.Mailbox.mark_messages_as_read_by_uids
+    return _change_messages(
+        command, uid, options, f"marked as {state}", lambda box, uids: change(box, options.folder, uids)
+    )
 
 
 @register(app, "forward", "6 --to bob@direct.example.test", "5 6 --to bob@direct.example.test --json")
@@ -191,19 +206,20 @@ def forward(uid: Uids, /, *, command: CommandParameter, options: _ForwardOptions
     if not recipients:
         raise UsageError("There is no recipient. Give --to ADDRESS once for each recipient.")
 
-    async def forward_messages(box: ds.Mailbox, existing_uids: Sequence[int]) -> ds.SendMessageResponse:
-        messages = [] if options.with_bcc else await _fetch_metadata(box, options.folder, existing_uids)
+    async def reject_bcc(box: ds.Mailbox, existing_uids: Sequence[int]) -> None:
+        messages = await _fetch_metadata(box, options.folder, existing_uids)
         if with_bcc := [each.uid for each in messages if _has_bcc(each)]:
             raise UsageError(
                 f"{format_count(len(with_bcc), 'message')} ({', '.join(map(str, with_bcc))}) may be forwarded with "
                 "the Bcc header, which names hidden recipients. Send a new message with `directsuite send`, or "
                 "give --with-bcc to forward anyway."
             )
-        async with show_progress("working"):
-            return await box.forward(options.folder, existing_uids, recipients)
 
-    hint = _make_recovery_hint("forward")
-    return _change_messages(command, uid, options, "forwarded", forward_messages, recovery_hint=hint)
+    async def forward_messages(box: ds.Mailbox, uids: Sequence[int]) -> ds.SendMessageResponse:
+        return await box.forward(options.folder, uids, recipients)
+
+    check, hint = None if options.with_bcc else reject_bcc, _make_recovery_hint("forward")
+    return _change_messages(command, uid, options, "forwarded", forward_messages, check=check, hint=hint)
 
 
 def _make_recovery_hint(action: str) -> str:
@@ -268,18 +284,21 @@ def _change_messages(
     uids: Sequence[int],
     options: inbox.InboxOptions,
     done: str,
-    work: _MailboxFunction,
-    recovery_hint: str = "",
-    new_folder: str | None = None,
+    change: _MessageFunction,
+    *,
+    check: _MessageFunction | None = None,
+    hint: str = "",
 ) -> Work:
-    """Return the coroutine that applies `work` to the messages that exist, and reports their number.
+    """Return the coroutine that changes the messages that exist, and reports their number.
 
-    done: the participle for the report, such as "moved". new_folder: the folder in which the messages get new numbers.
+    done: the participle for the report, such as "moved". check: called before `change`, if given; may raise UsageError.
+    hint: what to do after Ctrl-C or a lost response, if not to check the folder of the messages.
     """
+    new_folder = options.to if isinstance(options, _MoveOptions) else None
     command.option_names = {**_OPTION_NAMES, "folder": with_value("--folder", options.folder)}
-    if isinstance(options, _MoveOptions):
-        command.option_names["dest_folder"] = with_value("--to", options.to)
-    command.resume_hint = command.recovery_hint = recovery_hint or _make_folder_hint(options.folder)
+    if new_folder is not None:
+        command.option_names["dest_folder"] = with_value("--to", new_folder)
+    command.resume_hint = command.recovery_hint = hint or _make_folder_hint(options.folder)
     command.advice = {ds.BadRequestError: inbox.CHECK_THE_MESSAGES}
     access, uids = get_mailbox_access(options.mailbox, options.password_file), list(dict.fromkeys(uids))
 
@@ -290,23 +309,25 @@ def _change_messages(
             existing_uids = [uid for uid in uids if uid in listed]
             if not existing_uids:
                 raise ItemNotFoundError(inbox.explain_missing_messages(options.folder, uids))
-            result = await work(box, existing_uids)
+            if check is not None:
+                await check(box, existing_uids)
+            async with show_progress("working"), contextlib.AsyncExitStack() as stack:
+                if new_folder is not None:
+                    await stack.enter_async_context(inbox.explain_missing_folder(box, new_folder, option="--to"))
+                result = await change(box, existing_uids)
         count = format_count(len(existing_uids), "message")
         missing = [uid for uid in uids if uid not in listed]
-        smtp_id = None if result is None else result.smtp_id
+        smtp_id = result.smtp_id if isinstance(result, ds.SendMessageResponse) else None
         document = {"uids": existing_uids, "missing": missing}
         if not show_change(document, f"{count} {done}", as_json=options.json, smtp_id=smtp_id):
             return ExitStatus.FAILED
-        echo_err(f"{count} {done}.{'' if new_folder is None else _explain_new_numbers(new_folder)}")
+        renumbered = " Messages get new numbers in the destination folder, which {} shows."
+        echo_err(f"{count} {done}.{renumbered.format(inbox.make_list_command(new_folder)) if new_folder else ''}")
         if missing:
             echo_err(inbox.describe_missing(missing, uids, options.folder))
         return ExitStatus.NOT_FOUND if missing else ExitStatus.DONE
 
     return run_change()
-
-
-def _explain_new_numbers(folder: str) -> str:
-    return f" Messages get new numbers in the destination folder, which {inbox.make_list_command(folder)} shows."
 
 
 def _make_folder_hint(folder: str) -> str:
@@ -392,3 +413,138 @@ def _get_addresses(message: ds.MessageDetail, kind: ds.RecipientType) -> list[st
 def _describe_recipients(recipients: Sequence[ds.Recipient]) -> str:
     count = format_count(len(recipients), "recipient")
     return with_value(count, ", ".join(f"{each.type.capitalize()} {each.email}" for each in recipients))
+
+
+_folder_app.sort_key = len([*app])
+app.command(_folder_app)
+
+
+@register(app, "folder create", "INBOX.Archive", "INBOX.Archive.2026 --json")
+def create_folder(
+    folder: _NewFolder, /, *, command: CommandParameter, options: MailboxOptions = MailboxOptions()
+) -> Work:
+    """Create a folder."""
+
+    async def create(box: ds.Mailbox) -> None:
+        await box.create_folder(folder)
+
+    return _change_folders(command, options, "The folder was created", {"folder": folder}, create, new_folder=folder)
+
+
+@register(app, "folder rename", "INBOX.Archive INBOX.Cases", "INBOX.Cases INBOX.Archive --json")
+def rename_folder(
+    folder: _Folder,
+    new_folder: _NewFolder,
+    /,
+    *,
+    command: CommandParameter,
+    options: MailboxOptions = MailboxOptions(),
+) -> Work:
+    """Rename a folder, with its messages and subfolders."""
+
+    async def rename(box: ds.Mailbox) -> None:
+        await box.move_folder(folder, new_folder)
+
+    done, document = "The folder was renamed", {"folder": folder, "new_folder": new_folder}
+    return _change_folders(command, options, done, document, rename, folders=[folder], new_folder=new_folder)
+
+
+@register(app, "folder delete", "INBOX.Archive.2026 --yes", "INBOX.Archive --yes --json")
+def delete_folder(
+    folder: _Folder, /, *, command: CommandParameter, options: _DeleteFolderOptions = _DeleteFolderOptions()
+) -> Work:
+    """Delete a folder permanently, with its messages and subfolders, after confirmation."""
+    command.option_names = {"folder": with_value("FOLDER", folder)}
+    arguments.validate_changeable_folder(folder, "folder")
+    if not options.yes:
+        require_terminal()
+
+    async def ask_user(box: ds.Mailbox) -> None:
+        prefix = f"{folder}.".casefold()
+        below = [name for name in await inbox.list_folders(box) if name.casefold().startswith(prefix)]
+        count = sum([await box.get_message_count(name) for name in (folder, *below)])
+        await confirm(
+            f"{folder} will be deleted permanently, with {format_count(len(below), 'subfolder')} and "
+            f"{format_count(count, 'message')}.",
+            declined_message="Not confirmed. Nothing was deleted.",
+        )
+
+    async def delete(box: ds.Mailbox) -> None:
+        await box.delete_folder(folder)
+
+    done, check = "The folder was deleted", None if options.yes else ask_user
+    return _change_folders(command, options, done, {"folder": folder}, delete, folders=[folder], check=check)
+
+
+@register(app, "folder subscribe", "INBOX.Referrals", "INBOX.Drafts INBOX.Spam --unsubscribe")
+def subscribe(
+    folder: _Folders, /, *, command: CommandParameter, options: _SubscribeOptions = _SubscribeOptions()
+) -> Work:
+    """Subscribe to folders, or unsubscribe. Mail programs can be set to show only subscribed folders."""
+
+    async def set_subscribed(box: ds.Mailbox) -> None:
+        await box.set_folders_subscribed(folder, not options.unsubscribe)
+
+    done = f"{'Unsubscribed from' if options.unsubscribe else 'Subscribed to'} {format_count(len(folder), 'folder')}"
+    document = {"folders": list(folder), "subscribed": not options.unsubscribe}
+    return _change_folders(command, options, done, document, set_subscribed, folders=folder)
+
+
+def _change_folders(
+    command: Command,
+    options: MailboxOptions,
+    done: str,
+    document: Mapping[str, object],
+    change: _FolderFunction,
+    *,
+    check: _FolderFunction | None = None,
+    folders: Sequence[str] = (),
+    new_folder: str = "",
+) -> Work:
+    """Return the coroutine that calls `change`, and reports `done`.
+
+    document: the output of --json. check: called before `change`, if given. folders: those that must exist.
+    new_folder: the folder that `change` creates, if any.
+    """
+    label = with_value("FOLDER", " ".join(folders or [new_folder]))
+    command.option_names = {"folder": label, "folders": label, "username": "--mailbox"}
+    command.option_names["new_folder"] = with_value("NEW_FOLDER", new_folder)
+    command.resume_hint = command.recovery_hint = _FOLDERS_HINT
+    advice = "check the names; `directsuite inbox folders` lists the existing folders"
+    command.advice = {ds.BadRequestError: advice, ds.ServiceError: advice}
+    access = get_mailbox_access(options.mailbox, options.password_file)
+
+    async def run_change() -> int:
+        async with command.open_mailbox(access) as box, contextlib.AsyncExitStack() as stack:
+            if new_folder:
+                await stack.enter_async_context(_explain_existing_folder(box, new_folder))
+            for name in folders:
+                await stack.enter_async_context(inbox.explain_missing_folder(box, name, option="FOLDER"))
+            if check is not None:
+                await check(box)
+            async with show_progress("working"):
+                await change(box)
+        if not show_change(document, done, as_json=options.json):
+            return ExitStatus.FAILED
+        echo_err(f"{done}.")
+        return ExitStatus.DONE
+
+    return run_change()
+
+
+@contextlib.asynccontextmanager
+async def _explain_existing_folder(box: ds.Mailbox, folder: str) -> AsyncGenerator[None]:
+    """Convert a ServiceError to UsageError if the folder exists. The service has no code for this."""
+    try:
+        yield
+    except ds.ServiceError as error:
+        names = list[str]()
+        if find_error_scope(error) is ErrorScope.ITEM:
+            with contextlib.suppress(ds.DirectSuiteError):
+                names = await inbox.list_folders(box)
+        if folder.casefold() not in {name.casefold() for name in names}:
+            raise
+        raise UsageError(
+            f"{with_value('The folder', folder)} exists already. Choose another name; `directsuite inbox folders` "
+            "lists the folders."
+        ) from None

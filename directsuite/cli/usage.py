@@ -89,7 +89,7 @@ def _explain_problem(error: CycloptsError) -> str:
 
 def _explain_coercion_error(error: CoercionError) -> str:
     token, kind = error.token, error.target_type
-    name = _get_argument_name(error, token and token.keyword)
+    name = _get_argument_name(error, None if token is None else token.keyword)
     if error.msg is not None:
         expected = error.msg
     elif get_origin(kind) is Literal:
