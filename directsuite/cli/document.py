@@ -62,6 +62,7 @@ _RECOVERY_HINT = (
     "command again"
 )
 _MAX_SERVER_ERRORS_IN_A_ROW = 5  # then the service is assumed to fail for every PDF
+_NO_PDF = "There is no PDF in this folder."
 _FOLDER_ONLY_OPTIONS = ("dry_run", "again", "recursive", "concurrency", "patience")
 _FIELD_ADVICE = {
     DocumentProblem.FIELD_PLACED: ", or give a new name",
@@ -128,16 +129,14 @@ def verify(sources: SourcePaths, /, *, command: CommandParameter, options: _Veri
     the owner of the certificate; `pdfsig FILE` of poppler-utils does. Exit status 0 means that each PDF has a signature
     and that the service considers all of them valid.
     """
-    found, skipped, is_any = list[tuple[Path, str | None]](), set[str](), False
+    found, skipped = list[tuple[Path, str | None]](), set[str]()
     for source in sources:
         if source.is_dir():
             pdfs = sorted(sign_sources.iter_pdfs(source, recursive=options.recursive, skipped=skipped))
-            found += pdfs or [(source, "There is no PDF in this folder.")]
-            is_any = is_any or bool(pdfs)
+            found += pdfs or [(source, _NO_PDF)]
         else:
             found.append((source, None))
-            is_any = True
-    if not is_any:
+    if all(problem is _NO_PDF for _, problem in found):
         raise UsageError(sign_sources.describe_no_pdf(sources, recursive=options.recursive))
     sign_sources.report_skipped(skipped)
     suite = _make_suite(command, options, *sources)
@@ -211,10 +210,13 @@ class _VerificationResult:
         if self.problem is not None or not self.signatures:
             state = "no signature" if self.problem is None else f"not verified: {self.problem}"
             return [(self.file, None, None, None, None, state)]
-        return [
-            (self.file, each.name, each.signer_name, _parse_time(each.signature_time), each.reason, _describe(each))
-            for each in self.signatures
-        ]
+        rows = list[Sequence[object]]()
+        for each in self.signatures:
+            signed_at: datetime | str | None = each.signature_time
+            with suppress(TypeError, ValueError):
+                signed_at = datetime.fromisoformat(each.signature_time or "")
+            rows.append((self.file, each.name, each.signer_name, signed_at, each.reason, _describe(each)))
+        return rows
 
 
 async def _verify_files(
@@ -247,7 +249,12 @@ async def _verify_files(
     finally:  # also after a failure of the service, and after Ctrl-C
         if found:
             end_line()
-            _show_results(found, options)
+            if options.json:
+                members = ("file", "signatures", "problem")
+                show_json([{name: getattr(each, name) for name in members} for each in found])
+            else:
+                titles = ("file", "signature", "stated signer", "time", "reason", "valid")
+                show_table(titles, [row for each in found for row in each.make_rows()], no_wrap=("file", "signature"))
             are_valid = _report_problems(found, left=len(files) - len(found))
     return ExitStatus.DONE if are_valid else ExitStatus.FAILED
 
@@ -282,25 +289,9 @@ def _is_file_error(error: ds.DirectSuiteError) -> bool:
     return isinstance(error, ds.InvalidArgumentError) or find_error_scope(error) is ErrorScope.ITEM
 
 
-def _show_results(found: Sequence[_VerificationResult], options: _VerifyOptions) -> None:
-    if options.json:
-        show_json([{"file": str(each.file), "signatures": each.signatures, "problem": each.problem} for each in found])
-    else:
-        titles = ("file", "signature", "stated signer", "time", "reason", "valid")
-        show_table(titles, [row for each in found for row in each.make_rows()], no_wrap=("file", "signature"))
-
-
-def _parse_time(text: str | None) -> datetime | str | None:
-    with suppress(ValueError):
-        return None if text is None else datetime.fromisoformat(text)
-    return text
-
-
 def _describe(signature: ds.DocumentSignature) -> str:
-    if not signature.is_signed:
-        return "not signed"
     states = {None: "not verified: the service does not report it", True: "valid", False: "NOT VALID"}
-    return states[signature.is_valid]
+    return states[signature.is_valid] if signature.is_signed else "not signed"
 
 
 async def _show_info(suite: ds.DirectSuite, source: Path, options: TokenOptions) -> int:
@@ -309,24 +300,20 @@ async def _show_info(suite: ds.DirectSuite, source: Path, options: TokenOptions)
     if options.json:
         show_json(found)
         return ExitStatus.DONE
-    rows: list[Sequence[object]] = [("Pages", len(found.pages)), *_build_page_size_rows(found.pages)]
-    rows += [("Field", f"{each.name}: {each.value}" if each.value else each.name) for each in found.form_fields]
-    rows += [("Signature", f"{each.name}: {_describe(each)}{_format_position(each)}") for each in found.signatures]
-    rows += sorted(found.meta_data.items())
-    show_table(("", "PDF"), rows)
-    return ExitStatus.DONE
-
-
-def _build_page_size_rows(pages: Sequence[ds.Page]) -> list[Sequence[object]]:
     sizes = Counter(
         f"{page.width:g} x {page.height:g}{f', rotated by {page.rotate} degrees' if page.rotate else ''}"
-        for page in pages
+        for page in found.pages
         if page.width and page.height
     )
-    return [
-        ("Page size", f"{size}: {format_count(count, 'page')}" if sizes.keys() - {size} else size)
+    rows: list[Sequence[object]] = [("Pages", len(found.pages))]
+    rows += [
+        ("Page size", f"{size}: {format_count(count, 'page')}" if len(sizes) > 1 else size)
         for size, count in sizes.items()
     ]
+    rows += [("Field", f"{each.name}: {each.value}" if each.value else each.name) for each in found.form_fields]
+    rows += [("Signature", f"{each.name}: {_describe(each)}{_format_position(each)}") for each in found.signatures]
+    show_table(("", "PDF"), [*rows, *sorted(found.meta_data.items())])
+    return ExitStatus.DONE
 
 
 def _format_position(field: ds.DocumentSignature) -> str:
@@ -345,7 +332,7 @@ async def _read_info(suite: ds.DirectSuite, source: Path) -> ds.DocumentInfo:
 @asynccontextmanager
 async def _store_temporarily(signing: ds.Signing, source: Path) -> AsyncGenerator[ds.StoredDocument]:
     """Save the PDF at the service, yield the stored document, and delete it. A failed deletion is only reported."""
-    problem = await asyncio.to_thread(_find_problem, source)
+    problem = await asyncio.to_thread(sign_sources.find_source_problem, source, allows_folder=False)
     if problem is not None:
         raise UsageError(f"{with_value('The file', source)} {problem}.")
     stored = await signing.save(source)
@@ -359,10 +346,6 @@ async def _store_temporarily(signing: ds.Signing, source: Path) -> AsyncGenerato
         except ds.DirectSuiteError:
             copy = with_value("The service's copy of the PDF", stored.identifier)
             echo_err(f"{copy} could not be deleted. It expires 4 hours after its last use.")
-
-
-def _find_problem(source: Path) -> str | None:
-    return "is a folder; name a PDF in it" if source.is_dir() else sign_sources.find_source_problem(source)
 
 
 def _make_suite(

@@ -5,8 +5,9 @@ Identities are read from private files, because every user of the machine can re
 
 from __future__ import annotations
 
+import re
 import sys
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from datetime import date
 from pathlib import Path
@@ -50,8 +51,34 @@ class _AddOptions(_FindOptions):
     """Don't ask for confirmation."""
 
 
-PrivateFile = Annotated[Path, Parameter(allow_leading_hyphen=True, converter=opt.convert_path)]
+_PRIVATE_FILE = Parameter(allow_leading_hyphen=True, converter=opt.convert_path)
 """A file that other users must not be able to read, or - for stdin."""
+_IndividualFile = Annotated[
+    Path,
+    _PRIVATE_FILE,
+    Parameter(
+        help="A TOML or JSON file that describes the patient: first_name, last_name, ssn4 (the last four digits of the "
+        "social security number) and dob (the date of birth), or the id of the identity-proofing record; for `patient "
+        "add` optionally with direct_username and direct_password. It must be readable only by you and your group "
+        "(`chmod o= FILE`); - is stdin."
+    ),
+]
+_PasswordsFile = Annotated[
+    Path,
+    _PRIVATE_FILE,
+    Parameter(
+        help='A TOML or JSON file of usernames and passwords: "ada" = "…". It must be readable only by you and your '
+        "group; - is stdin."
+    ),
+]
+_Username = Annotated[
+    str,
+    Parameter(
+        allow_leading_hyphen=True,
+        help="The part of the address before the @. With -, it is read from stdin, which other users of this machine "
+        "can't see.",
+    ),
+]
 _INDIVIDUAL_FILE = "the individual's file"
 _PASSWORDS_FILE = "the passwords file"
 _OPTION_NAMES = {
@@ -68,45 +95,39 @@ _RECOVERY_HINT = (
 
 _EXPECTED_MEMBERS = "first_name, last_name, ssn4 and dob, or id"
 _KNOWN_MEMBERS = ("id", "first_name", "last_name", "ssn4", "direct_username", "direct_password", "dob")
-_MEMBER_RULES = {
-    "id": "must be an integer",
-    "dob": "must be a date, such as 1980-02-29",
-    "ssn4": 'must be four digits, in quotes: "1234"',
+
+
+_Rule = tuple[Callable[[Any], object], str]
+
+
+def _is_date(value: Any) -> bool:
+    with suppress(TypeError, ValueError):
+        return type(value) is date or bool(date.fromisoformat(value))
+    return False
+
+
+_MEMBER_RULES: Mapping[str, _Rule] = {
+    "id": (lambda value: type(value) is int, "must be an integer"),
+    "dob": (_is_date, "must be a date, such as 1980-02-29"),
+    "ssn4": (
+        lambda value: isinstance(value, str) and re.fullmatch("[0-9]{4}", value),
+        'must be four digits, in quotes: "1234"',
+    ),
 }
-"""The predicates for invalid members. All other members are texts."""
+"""For each member that is not only a text: whether a value is valid, and the predicate for invalid ones."""
+_TEXT_RULE: _Rule = (lambda value: isinstance(value, str) and value, "must be a string, in quotes")
 
 
 @opt.register(app, "find", "ada.toml --domain direct.example.test", "ada.toml --domain direct.example.test --json")
-def find_patient(individual: PrivateFile, /, *, command: CommandParameter, options: _FindOptions) -> Work:
-    """Find the Direct address of the patient described by a file.
-
-    Parameters
-    ----------
-    individual: Path
-        A TOML or JSON file that describes the patient: first_name, last_name, ssn4 (the last four digits of the social
-        security number) and dob (the date of birth), or the id of the identity-proofing record. It must be readable
-        only by you and your group; - is stdin.
-    """
+def find_patient(individual: _IndividualFile, /, *, command: CommandParameter, options: _FindOptions) -> Work:
+    """Find the Direct address of the patient described by a file."""
     command.advice = {ds.BadRequestError: f"check --domain and {_INDIVIDUAL_FILE}"}
     return _find_patient(_make_suite(command, options), read_individual(individual), options)
 
 
 @opt.register(app, "by-username", "ada --domain direct.example.test", "- --domain direct.example.test --json")
-def find_by_username(
-    username: Annotated[str, Parameter(allow_leading_hyphen=True)],
-    /,
-    *,
-    command: CommandParameter,
-    options: _FindOptions,
-) -> Work:
-    """Find the Direct address of the patient with a username.
-
-    Parameters
-    ----------
-    username: str
-        The part of the address before the @. With -, it is read from stdin, which other users of this machine can't
-        see.
-    """
+def find_by_username(username: _Username, /, *, command: CommandParameter, options: _FindOptions) -> Work:
+    """Find the Direct address of the patient with a username."""
     command.advice = {ds.BadRequestError: "check --domain and the username"}
     typed = (sys.stdin.readline() if username == "-" else username).strip()
     if not typed or "@" in typed:
@@ -116,18 +137,12 @@ def find_by_username(
 
 
 @opt.register(app, "add", "ada.toml --domain direct.example.test", "grace.toml --domain direct.example.test --yes")
-def add_patient(individual: PrivateFile, /, *, command: CommandParameter, options: _AddOptions) -> Work:
+def add_patient(individual: _IndividualFile, /, *, command: CommandParameter, options: _AddOptions) -> Work:
     """Provision a Direct address for a patient, and debit the login's account.
 
     The command asks first, and never sends the request twice. If the person has an address in the domain, the command
     provisions nothing and shows the address, with exit status 1. Exit status 7 means that the response was lost: check
     with `patient find` before you repeat the command.
-
-    Parameters
-    ----------
-    individual: Path
-        A TOML or JSON file that describes the patient, as for `patient find`, optionally with direct_username and
-        direct_password. It must be readable only by you and your group (`chmod o= FILE`); - is stdin.
     """
     command.resume_hint = "nothing was provisioned or debited: run the same command again"
     command.recovery_hint = _RECOVERY_HINT
@@ -145,16 +160,10 @@ def add_patient(individual: PrivateFile, /, *, command: CommandParameter, option
 @opt.register(
     app, "passwords", "passwords.toml --domain direct.example.test", "passwords.toml --domain direct.example.test -v"
 )
-def set_passwords(file: PrivateFile, /, *, command: CommandParameter, options: _PatientOptions) -> Work:
+def set_passwords(file: _PasswordsFile, /, *, command: CommandParameter, options: _PatientOptions) -> Work:
     """Set the passwords of patients.
 
     After a failure, repeat the same command: it sets the same passwords.
-
-    Parameters
-    ----------
-    file: Path
-        A TOML or JSON file of usernames and passwords: "ada" = "…". It must be readable only by you and your group;
-        - is stdin.
     """
     lost = (ds.ConnectionLostError, ds.DeadlineExceededError, ds.ResponseDecodeError, ds.ServerError, ds.TransportError)
     command.resume_hint = _HINT_REPEAT_PASSWORDS
@@ -189,21 +198,10 @@ def read_individual(path: Path) -> ds.IDProofedIndividualRESTful:
             f"The members must be among {', '.join(_KNOWN_MEMBERS)}."
         )
     for name, value in members.items():
-        if not _is_valid_member(name, value):
-            raise UsageError(f"{name} in {label} {_MEMBER_RULES.get(name, 'must be a string, in quotes')}.")
+        is_valid, rule = _MEMBER_RULES.get(name, _TEXT_RULE)
+        if not is_valid(value):
+            raise UsageError(f"{name} in {label} {rule}.")
     return ds.IDProofedIndividualRESTful(**members)
-
-
-def _is_valid_member(name: str, value: Any) -> bool:
-    if name == "id":
-        return type(value) is int
-    if name == "dob":
-        with suppress(TypeError, ValueError):
-            return type(value) is date or bool(date.fromisoformat(value))
-        return False
-    if name == "ssn4":
-        return isinstance(value, str) and len(value) == 4 and value.isascii() and value.isdigit()
-    return isinstance(value, str) and bool(value)
 
 
 def _make_suite(command: Command, options: _PatientOptions, listeners: Sequence[ds.Listener] = ()) -> ds.DirectSuite:
@@ -239,8 +237,7 @@ async def _find_users(
         if isinstance(person_or_username, str):
             return await service.get_patient_address_by_username(domain, person_or_username)
         members = {name: getattr(person_or_username, name) for name in ("id", "first_name", "last_name", "ssn4", "dob")}
-        individual = ds.IDProofedIndividual(**members)
-        return await service.get_patient_address_by_meta(domain, individual)
+        return await service.get_patient_address_by_meta(domain, ds.IDProofedIndividual(**members))
     except ds.NotFoundError as error:
         if error.code != "210":
             raise
@@ -291,9 +288,19 @@ async def _add_patient(suite: ds.DirectSuite, individual: ds.IDProofedIndividual
                 echo_err("A user with this username and these names exists:")
                 _show_users([error.found], options)
             raise
-    is_shown = show_effect(
-        lambda: _show_provisioned(response, options), "The patient was provisioned and the account debited"
-    )
+
+    def show() -> None:
+        payment = response.payment_confirmation
+        _show_users(response.users, options, payment)
+        if options.json:
+            return
+        if payment is None:
+            echo_err("The patient was provisioned. The service returned no payment.")
+            return
+        show_line()
+        show_table(("", "payment"), _build_payment_rows(payment))
+
+    is_shown = show_effect(show, "The patient was provisioned and the account debited")
     return ExitStatus.DONE if is_shown else ExitStatus.FAILED
 
 
@@ -306,28 +313,12 @@ def _report_search(event: ds.Event) -> None:
         echo_err("There was no usable response. Searching for the patient.")
 
 
-def _show_provisioned(response: ds.AddUsersResponseV2, options: _AddOptions) -> None:
-    payment = response.payment_confirmation
-    _show_users(response.users, options, payment)
-    if options.json:
-        return
-    if payment is None:
-        echo_err("The patient was provisioned. The service returned no payment.")
-        return
-    show_line()
-    show_table(("", "payment"), _build_payment_rows(payment))
-
-
 def _show_users(
     users: Sequence[ds.DirectUserDetail], options: _AddOptions, payment: ds.PaymentConfirmation | None = None
 ) -> None:
     if options.json:
-        show_json(
-            {
-                "users": [_user_to_dict(user, options.domain) for user in users],
-                "payment_confirmation": payment,
-            }
-        )
+        listed = [_user_to_dict(user, options.domain) for user in users]
+        show_json({"users": listed, "payment_confirmation": payment})
     else:
         _show_user_table(users, options.domain)
 
@@ -352,8 +343,7 @@ def _build_payment_rows(payment: ds.PaymentConfirmation) -> list[Sequence[object
     for each in payment.products:
         parts = (each.quantity, each.name, _format_price(each.sale_price), each.expire_date)
         rows.append(("Product", ", ".join(str(part) for part in parts if part is not None)))
-    rows.append(("Detail", payment.detail))
-    return [row for row in rows if row[1] is not None]
+    return [row for row in (*rows, ("Detail", payment.detail)) if row[1] is not None]
 
 
 def _format_price(amount: float | None) -> str | None:

@@ -327,10 +327,12 @@ def describe_failure(entry: SigningEntry) -> str:
     return f"{entry.problem or 'it failed'}{details}"
 
 
-def find_source_problem(source: Path) -> str | None:
+def find_source_problem(source: Path, *, allows_folder: bool = True) -> str | None:
     """Return why a file or folder can't be signed, such as "is not a PDF"; None if it can."""
     try:
         if source.is_dir():
+            if not allows_folder:
+                return "is a folder; name a PDF in it"
             with os.scandir(source):
                 return None
         if not stat.S_ISREG(source.stat().st_mode):  # opening a pipe would block until there is a writer
