@@ -6,6 +6,7 @@ Senders choose the names of attachments, so they are made safe before they are u
 from __future__ import annotations
 
 import contextlib
+import filecmp
 import re
 import shlex
 import sys
@@ -15,7 +16,7 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from datetime import datetime
 from email.utils import parseaddr
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 from uuid import uuid4
 
 import attrs
@@ -221,18 +222,14 @@ class FileSaver:
             if self.overwrite:
                 temporary.replace(path)  # a link is replaced itself, because its target is outside the folder
             elif not move_new(temporary, path):
-                self.existing += 1
-                self.different += not _has_content(path, content)
+                is_same = False
+                with contextlib.suppress(OSError):
+                    is_same = filecmp.cmp(temporary, path, shallow=False)
+                self.existing, self.different = self.existing + 1, self.different + (not is_same)
                 return None
         finally:
             temporary.unlink(missing_ok=True)
         return path
-
-
-def _has_content(path: Path, content: bytes) -> bool:
-    with contextlib.suppress(OSError):
-        return path.is_file() and path.stat().st_size == len(content) and path.read_bytes() == content
-    return False
 
 
 def _describe_errors(command: Command, options: InboxOptions, uids_label: str) -> None:
@@ -249,10 +246,12 @@ async def _list_messages(command: Command, access: MailboxAccess, options: Inbox
             async with explain_missing_folder(box, options.folder):
                 newest, more = await _find_newest(box, [options.folder], options)
     if options.json:
-        show_json([_message_to_dict(message) for message in newest])
+        members = [model_to_dict(message) for message in newest]
+        show_json([{name: each[name] for name in each if name not in ("body", "headers")} for each in members])
     elif not newest:
         elsewhere = "" if options.all_folders else " --all-folders searches all folders."
-        echo_err(f"No message matches.{elsewhere}" if _has_conditions(options) else "There are no messages.")
+        conditions = (options.since, options.until, options.unread, options.sender, options.to, options.subject)
+        echo_err(f"No message matches.{elsewhere}" if any(conditions) else "There are no messages.")
     else:
         _show_list(newest, options)
     if more:
@@ -261,25 +260,16 @@ async def _list_messages(command: Command, access: MailboxAccess, options: Inbox
 
 
 def _show_list(messages: Sequence[ds.MessageDetail], options: InboxListOptions) -> None:
-    rows = [_build_row(message) for message in messages]
-    titles = ["folder", "uid", "received", "sent", "from", "to", "subject", "files", "size"]
     if options.all_folders:
-        left_out = {"sent"}
+        omitted = {"sent"}
     elif options.folder.upper() == SENT_FOLDER.upper():
-        left_out = {"folder", "received", "from"}
+        omitted = {"folder", "received", "from"}
     else:
-        left_out = {"folder", "sent", "to"}
-    titles = [title for title in titles if title not in left_out]
-    show_table(
-        titles,
-        [[row[title] for title in titles] for row in rows],
-        right=("uid", "files", "size"),
-        no_wrap=("folder", "received", "sent", "from", "to"),
-    )
-
-
-def _has_conditions(options: InboxListOptions) -> bool:
-    return any((options.since, options.until, options.unread, options.sender, options.to, options.subject))
+        omitted = {"folder", "sent", "to"}
+    width = make_table_console().width - _INDENT_COLUMNS
+    rows = [{name: cell for name, cell in _build_row(each, width).items() if name not in omitted} for each in messages]
+    no_wrap = ("folder", "received", "sent", "from", "to")
+    show_table([*rows[0]], [[*row.values()] for row in rows], right=("uid", "files", "size"), no_wrap=no_wrap)
 
 
 async def _find_newest(
@@ -288,25 +278,22 @@ async def _find_newest(
     """Return the newest messages that match, up to --limit, and the number of other messages that match."""
     newest, count = list[ds.MessageDetail](), 0
     limit = None if options.all else options.limit
-    age = _get_received_time if options.all_folders else _get_number
+
+    def compute_rank(message: ds.MessageDetail) -> float:
+        if not options.all_folders:
+            return -1 if message.uid is None else message.uid
+        received = message.received_date or message.sent_date
+        return 0 if received is None else received.timestamp()
+
     for folder in folders:
         async for message in _iter_messages(box, folder, options):
             if _is_wanted(message, options):
                 newest.append(message if message.folder else attrs.evolve(message, folder=folder))
                 count += 1
             if limit is not None and len(newest) >= 2 * limit + 1_000:  # bounds the memory
-                newest = sorted(newest, key=age, reverse=True)[:limit]
-    newest = sorted(newest, key=age, reverse=True)[:limit]
+                newest = sorted(newest, key=compute_rank, reverse=True)[:limit]
+    newest = sorted(newest, key=compute_rank, reverse=True)[:limit]
     return newest, count - len(newest)
-
-
-def _get_number(message: ds.MessageDetail) -> int:
-    return -1 if message.uid is None else message.uid
-
-
-def _get_received_time(message: ds.MessageDetail) -> float:
-    received = message.received_date or message.sent_date
-    return 0.0 if received is None else received.timestamp()
 
 
 async def _iter_messages(box: ds.Mailbox, folder: str, options: InboxListOptions) -> AsyncGenerator[ds.MessageDetail]:
@@ -336,29 +323,21 @@ def _has_text(wanted: str | None, *texts: str | None) -> bool:
     return wanted is None or any(wanted.casefold() in (text or "").casefold() for text in texts)
 
 
-def _message_to_dict(message: ds.MessageDetail) -> dict[str, Any]:
-    members = model_to_dict(message)
-    del members["body"], members["headers"]
-    return members
-
-
-def _build_row(message: ds.MessageDetail) -> dict[str, object]:
+def _build_row(message: ds.MessageDetail, width: int) -> dict[str, object]:
+    """Return the cells by title. If the recipients don't fit into `width`, only the first is named."""
+    addresses = [each.email for each in message.recipients]
+    to = ", ".join(addresses)
     return {
         "folder": message.folder,
         "uid": message.uid,
         "received": message.received_date or message.sent_date,
         "sent": message.sent_date or message.received_date,
         "from": message.sender,
-        "to": _fit_addresses([each.email for each in message.recipients], make_table_console().width - _INDENT_COLUMNS),
+        "to": to if len(to) <= width or not addresses[1:] else f"{addresses[0]} and {len(addresses) - 1} more",
         "subject": message.subject,
         "files": len(message.attachments) or None,
         "size": None if message.size is None or message.size < 0 else format_size(message.size),
     }
-
-
-def _fit_addresses(addresses: Sequence[str], width: int) -> str:
-    text = ", ".join(addresses)
-    return text if len(text) <= width or not addresses[1:] else f"{addresses[0]} and {len(addresses) - 1} more"
 
 
 async def fetch_message(box: ds.Mailbox, folder: str, uid: int) -> ds.MessageDetail:
@@ -432,7 +411,14 @@ async def _save_files(command: Command, access: MailboxAccess, uids: Sequence[in
     finally:  # report saved files also after an error
         if saved or options.json:
             is_shown = show_effect(show, f"{format_count(len(saved), 'file')} saved into the folder of --into")
-        _report_skipped(saver)
+        skipped = f"{format_count(saver.existing, 'existing file')} skipped"
+        if saver.different:
+            echo_err(
+                f"{skipped}, {saver.different} with other content. Give --overwrite to replace existing files, or a "
+                "different folder with --into."
+            )
+        elif saver.existing:
+            echo_err(f"{skipped}, with the same content.")
     if len(missing) == len(uids):
         raise ItemNotFoundError(explain_missing_messages(options.folder, missing))
     if missing:
@@ -443,17 +429,6 @@ async def _save_files(command: Command, access: MailboxAccess, uids: Sequence[in
     if not saved and not saver.existing:
         echo_err("There are no attachments. --eml saves the complete messages.")
     return ExitStatus.DONE
-
-
-def _report_skipped(saver: FileSaver) -> None:
-    skipped = f"{format_count(saver.existing, 'existing file')} skipped"
-    if saver.different:
-        echo_err(
-            f"{skipped}, {saver.different} with other content. Give --overwrite to replace existing files, or a "
-            "different folder with --into."
-        )
-    elif saver.existing:
-        echo_err(f"{skipped}, with the same content.")
 
 
 async def _fetch_files(box: ds.Mailbox, uid: int, options: _SaveOptions) -> list[tuple[str, bytes]] | None:
@@ -504,11 +479,9 @@ async def explain_missing_folder(box: ds.Mailbox, folder: str, *, option: str = 
 def _find_similar_folder(typed: str, folders: Mapping[str, str]) -> str | None:
     """Return the folder that was probably meant, if any. typed: in lower case, as the keys of `folders`."""
     typed = typed.removeprefix("inbox.")
-    for key, name in folders.items():
-        if f".{key}".endswith(f".{typed}"):
-            return name
     short_names = {key.removeprefix("inbox."): name for key, name in folders.items()}
-    return next((short_names[each] for each in find_similar(typed, short_names)), None)
+    ends = [name for key, name in folders.items() if f".{key}".endswith(f".{typed}")]
+    return next(iter(ends + [short_names[each] for each in find_similar(typed, short_names)]), None)
 
 
 def explain_missing_messages(folder: str, missing: Sequence[int]) -> str:
