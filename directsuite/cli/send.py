@@ -257,7 +257,9 @@ async def send_with_key(
             return False, (await box.send(message, progress=bar.update)).smtp_id
     request_id = make_request_id(access.address, key)
     async with _open_journal(request_id) as journal:
-        began = await _begin_send(journal, request_id, message)
+        digest = await arguments.compute_message_digest(message)
+        began = await journal.begin_send("", request_id, at=time.time(), content=digest)
+        _validate_digest(began, digest)
         if began.smtp_id is not None:
             return True, began.smtp_id
         size, settle = _sum_attachment_bytes(message), access.settings.settle
@@ -346,46 +348,38 @@ def _split_at_commas(value: str) -> list[str]:
     return parts
 
 
-def make_attachments(options: TextOptions) -> list[ds.Attachment]:
-    """Return the attachments. Raises UsageError if a path is not a readable file."""
-    return [_make_attachment(path, number) for number, path in enumerate(options.attach, start=1)]
-
-
 def read_body(options: TextOptions) -> str | None:
     """Return the text of the message; None if only attachments are given."""
     validate_text(options.body, "--body")
-    body = _read_text(options)
+    body = options.body
+    if body is None and options.body_file is not None:
+        name = with_value("The file of --body-file", options.body_file)
+        advice = "Name a text file, or send this file with --attach."
+        content = credentials.read_input(options.body_file, name, limit=_MAX_TEXT_BYTES, advice=advice)
+        body = credentials.decode_input(content, name, advice="Save it in UTF-8, or send it with --attach.")
     if options.attach or (body and not body.isspace()):
         return body
     what = "The message has no text" if body is None else "The text of the message is empty"
     raise UsageError(f"{what}. Give --body-file FILE (- for stdin) or --body TEXT.")
 
 
-def _read_text(options: TextOptions) -> str | None:
-    if options.body is not None or options.body_file is None:
-        return options.body
-    name = with_value("The file of --body-file", options.body_file)
-    content = credentials.read_input(
-        options.body_file, name, limit=_MAX_TEXT_BYTES, advice="Name a text file, or send this file with --attach."
-    )
-    return credentials.decode_input(content, name, advice="Save it in UTF-8, or send it with --attach.")
-
-
-def _make_attachment(path: Path, number: int) -> ds.Attachment:
-    label = f"--attach number {number}"
-    try:
-        mode = path.stat().st_mode
-        is_file = stat.S_ISREG(mode)
-        if is_file:  # opening a pipe would block until there is a writer
-            path.open("rb").close()
-    except OSError as error:
-        why = explain_os_error(error)
-        raise UsageError(f"{with_value(label, path)} can't be read ({why}). Check the path.") from None
-    if not is_file:
-        problem = "is a folder. Give a file." if stat.S_ISDIR(mode) else "is not a file. Save it as a file first."
-        raise UsageError(f"{with_value(label, path)} {problem}")
-    validate_text(path.name, f"The name of {label}")
-    return ds.Attachment.from_path(path)
+def make_attachments(options: TextOptions) -> list[ds.Attachment]:
+    """Return the attachments. Raises UsageError if a path is not a readable file."""
+    for number, path in enumerate(options.attach, start=1):
+        label = f"--attach number {number}"
+        try:
+            mode = path.stat().st_mode
+            is_file = stat.S_ISREG(mode)
+            if is_file:  # opening a pipe would block until there is a writer
+                path.open("rb").close()
+        except OSError as error:
+            why = explain_os_error(error)
+            raise UsageError(f"{with_value(label, path)} can't be read ({why}). Check the path.") from None
+        if not is_file:
+            problem = "is a folder. Give a file." if stat.S_ISDIR(mode) else "is not a file. Save it as a file first."
+            raise UsageError(f"{with_value(label, path)} {problem}")
+        validate_text(path.name, f"The name of {label}")
+    return [ds.Attachment.from_path(path) for path in options.attach]
 
 
 @contextlib.asynccontextmanager
@@ -402,27 +396,16 @@ async def _open_journal(request_id: str) -> AsyncGenerator[DeliveryJournal]:
             journal = await stack.enter_async_context(DeliveryJournal(folder / request_id))
         except (OSError, DeliveryJournalError) as error:
             reason = explain_os_error(error) if isinstance(error, OSError) else error.explanation.rstrip(".")
-            is_in_use = getattr(error.__cause__, "sqlite_errorcode", None) == sqlite3.SQLITE_BUSY
-            advice = (
-                "Wait until the other command or program has ended."
-                if is_in_use
-                else f"Name a different folder with {_STATE_VAR}."
-            )
-            raise UsageError(
-                f"{with_value('The journal of --key', folder)} can't be used: {reason}. {advice}"
-            ) from None
+            advice = f"Name a different folder with {_STATE_VAR}."
+            if getattr(error.__cause__, "sqlite_errorcode", None) == sqlite3.SQLITE_BUSY:
+                advice = "Wait until the other command or program has ended."
+            label = with_value("The journal of --key", folder)
+            raise UsageError(f"{label} can't be used: {reason}. {advice}") from None
         yield journal
 
 
-async def _begin_send(journal: DeliveryJournal, request_id: str, message: ds.Message) -> SendRecord:
-    """Return the record of a key, inserted if it is new. Raises UsageError if it is that of a different message."""
-    digest = await arguments.compute_message_digest(message)
-    began = await journal.begin_send("", request_id, at=time.time(), content=digest)
-    _validate_digest(began, digest)
-    return began
-
-
 def _validate_digest(record: SendRecord, digest: str) -> None:
+    """Raise UsageError if the record of a key is that of a different message."""
     if record.content_digest != digest:
         is_sent = "may have been sent" if record.smtp_id is None else "was sent"
         raise UsageError(

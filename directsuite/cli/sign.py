@@ -187,7 +187,8 @@ async def _sign_sources(
     from tenacity import stop_before_delay  # slow to import
 
     create_folder("--output", options.output)
-    retry_policy, stopped = attrs.evolve(settings.retry, stop=stop_before_delay(options.patience)), None
+    retry_policy = attrs.evolve(settings.retry, stop=stop_before_delay(options.patience))
+    stopped: tuple[ExitStatus, str] | None = None
     # Not Command.make_suite: the journal resolves unknown outcomes.
     async with (
         ds.DirectSuite(settings, token=access_token, listeners=make_request_listeners()) as suite,
@@ -208,7 +209,7 @@ async def _sign_sources(
             try:
                 await job.run()
             except JobStoppedError as error:
-                stopped = error
+                stopped = _exit_for_stopped_job(error)
             except asyncio.CancelledError:
                 echo_err(f"{format_count(job.progress.done, 'PDF')} signed.")
                 raise
@@ -219,16 +220,14 @@ async def _sign_sources(
         sign_sources.report_skipped(sources.skipped, _WITHIN_SOURCES_TEXT)
     if left:
         echo_err(_NOT_DELETED_MESSAGE.format(count=format_count(left, "stored copy", "stored copies")))
+    _show_report(job, admission, failed, stopped and stopped[1], options)
     if stopped is None:
-        _show_report(job, admission, failed, None, options)
         return _get_exit_status(sources, admission, options, failed=len(failed))
-    status, sentence = _exit_for_stopped_job(stopped)
-    _show_report(job, admission, failed, sentence, options)
-    echo_err(sentence)
+    echo_err(stopped[1])
     echo_err(f"Stopped. After the fix, {_HINT_REPEAT_COMMAND}.")
     if failed and not admission.again:
         echo_err(f"{format_count(len(failed), 'PDF')} failed and would be skipped. {_HINT_USE_AGAIN_OPTION}")
-    return status
+    return stopped[0]
 
 
 @asynccontextmanager
