@@ -253,7 +253,8 @@ def reply(uid: Uid, /, *, command: CommandParameter, options: _ReplyOptions = _R
             original = await inbox.fetch_message(box, options.folder, uid)
             recipients = _select_recipients(original, access.address, to_all=options.to_all)
             reply_message = _make_reply(original, access.address, recipients, options, body, attachments)
-            description = _describe_recipients(recipients)
+            addresses = ", ".join(f"{each.type.capitalize()} {each.email}" for each in recipients)
+            description = with_value(format_count(len(recipients), "recipient"), addresses)
             is_hidden = bool(recipients[1:]) and _is_hidden_recipient(original, access.address)
             hidden = _HIDDEN_RECIPIENT_WARNING if is_hidden else ""
             if options.dry_run:
@@ -408,11 +409,6 @@ def _is_own_message(message: ds.MessageDetail, own: str) -> bool:
 
 def _get_addresses(message: ds.MessageDetail, kind: ds.RecipientType) -> list[str]:
     return [parseaddr(each.email)[1] or each.email for each in message.recipients if each.type.upper() == kind]
-
-
-def _describe_recipients(recipients: Sequence[ds.Recipient]) -> str:
-    count = format_count(len(recipients), "recipient")
-    return with_value(count, ", ".join(f"{each.type.capitalize()} {each.email}" for each in recipients))
 
 
 _folder_app.sort_key = len([*app])

@@ -213,8 +213,7 @@ async def _sign_sources(
             except asyncio.CancelledError:
                 echo_err(f"{format_count(job.progress.done, 'PDF')} signed.")
                 raise
-        failed_names = admission.failed_names | set(job.failed_names)
-        failed = [*(await admission.journal.lease.find_entries([*failed_names])).values()]
+        failed = [*(await admission.journal.lease.find_entries([*admission.failed_names, *job.failed_names])).values()]
         left = len(await admission.journal.lease.list_abandoned())
     if admission.counts.total():
         sign_sources.report_skipped(sources.skipped, _WITHIN_SOURCES_TEXT)
@@ -425,7 +424,12 @@ def make_signatures(options: SignOptions) -> list[ds.Signature]:
             f"{with_value('--timezone', zone)} is not a known time zone. Expected something like America/New_York "
             "or UTC."
         )
-    image = _read_image(options.image)
+    image = None
+    if options.image is not None:
+        label = with_value("The file of --image", options.image)
+        image = read_input(options.image, label, limit=_MAX_IMAGE_BYTES, advice="Name a smaller one.")
+        if not image.startswith(_IMAGE_MAGIC_BYTES):
+            raise UsageError(f"{label} is not a PNG or JPEG. Name a PNG or JPEG file.")
     if image is not None and is_invisible(options):
         raise UsageError("--image needs a visible signature. Give its position with --widget, or omit --image.")
     return [
@@ -451,13 +455,3 @@ def _parse_widget(text: str, option: str) -> ds.Widget:
         "72,620,200,70,1, in points from the top left corner of the page. No number may be below 0, WIDTH and HEIGHT "
         "must be above 0, and PAGE must be an integer of at least 1."
     )
-
-
-def _read_image(file: Path | None) -> bytes | None:
-    if file is None:
-        return None
-    image = with_value("The file of --image", file)
-    content = read_input(file, image, limit=_MAX_IMAGE_BYTES, advice="Name a smaller one.")
-    if not content.startswith(_IMAGE_MAGIC_BYTES):
-        raise UsageError(f"{image} is not a PNG or JPEG. Name a PNG or JPEG file.")
-    return content

@@ -25,7 +25,6 @@ from directsuite.cli.process import echo_err
 from directsuite.core.files import explain_os_error
 from directsuite.jobs.signing import DocumentState, Pdf, SigningEntry, SigningJournal
 from directsuite.jobs.signing.documents import PDF_MARKER_BYTES, STAGING_DIR, inspect_pdf
-from directsuite.jobs.signing.journal import Lease
 from directsuite.jobs.signing.workflow import DocumentProblem
 
 _CANDIDATE_BATCH_SIZE = 100
@@ -236,7 +235,10 @@ class Admission(AsyncIterable[Pdf]):
             if not verdict.is_wanted:
                 continue
             if verdict.decision is Decision.SIGN_AGAIN:
-                await _reset_document(self.journal.lease, verdict.candidate.name)
+                [entry] = await self.journal.lease.entries([verdict.candidate.name])
+                if entry.identifier is not None:  # the job deletes the stored document later
+                    entry = await self.journal.lease.abandon(entry, at=time.time(), then=DocumentState.DONE)
+                await self.journal.lease.put(entry.reset())
             yield Pdf(verdict.candidate.name, verdict.candidate.file)
 
     async def iter_verdicts(self) -> AsyncGenerator[CandidateVerdict]:
@@ -269,12 +271,9 @@ class Admission(AsyncIterable[Pdf]):
             return self._decide_on_signed(candidate, entry, is_present=is_present)
         if entry is not None and entry.state is DocumentState.FAILED and not self.again:
             return Decision.FAILED, describe_failure(entry)
-        untouched = (
-            entry is None
-            or entry.state is DocumentState.FAILED
-            or (entry.state is DocumentState.NEW and not entry.tries)
-        )
-        if untouched and is_present and not self.overwrite:
+        is_new = entry is None or (entry.state is DocumentState.NEW and not entry.tries)
+        is_untouched = is_new or (entry is not None and entry.state is DocumentState.FAILED)
+        if is_untouched and is_present and not self.overwrite:
             return Decision.REJECTED, _OUTPUT_EXISTS
         return (Decision.SIGN, None) if self._may_write(candidate.name) else (Decision.REJECTED, _NOT_WRITABLE)
 
@@ -298,14 +297,6 @@ class Admission(AsyncIterable[Pdf]):
             if folder.is_dir():
                 return os.access(folder, os.W_OK | os.X_OK)
         return True
-
-
-async def _reset_document(lease: Lease, name: str) -> None:
-    """Reset the entry of a signed document, so that it is signed again. The job deletes its stored document later."""
-    [entry] = await lease.entries([name])
-    if entry.identifier is not None:
-        entry = await lease.abandon(entry, at=time.time(), then=DocumentState.DONE)
-    await lease.put(entry.reset())
 
 
 def _is_present(place: Path) -> bool:
