@@ -88,7 +88,7 @@ async def _measure_counts(url: str, folder: Path) -> dict[str, Counts]:
                 found[f"a page of {_PAGE} metadata"] = await gauge.measure(read_page)
             for run in ("first", "counted"):
                 async with SqliteStore(folder / f"{run}.db", sink=SqliteSink()) as store:
-                    rounds = make_rounds(CannedRemote(box, _MESSAGES), store)
+                    rounds = await make_rounds(CannedRemote(box, _MESSAGES), store)
                     found[f"the first round of {_MESSAGES} messages"] = await gauge.measure(rounds.run_round)
                     await rounds.run_round()
                     found[f"an idle round of {_MESSAGES} messages"] = await gauge.measure(rounds.run_round)

@@ -126,7 +126,7 @@ async def mailboxes(url: str, folder: str, count: str) -> Figures:
 async def messages(url: str, folder: str, count: str) -> Figures:
     async with make_suite(url) as suite, SqliteStore(Path(folder, "sync.db")) as store:
         remote = CannedRemote(make_mailbox(suite), int(count))
-        rounds, before = make_rounds(remote, store), read_resident_bytes()
+        rounds, before = await make_rounds(remote, store), read_resident_bytes()
         await run_all_rounds(rounds)
         await rounds.run_round()
         memory = read_resident_bytes() - before

@@ -19,9 +19,10 @@ from directsuite.errors import ResponseDecodeError
 from directsuite.messaging.models import MessageDetail
 from directsuite.messaging.service import Mailbox
 from directsuite.sync import Deliver, SqliteSink, SqliteStore, Synchronizer
-from directsuite.sync.remote import Remote, UidListing
+from directsuite.sync.commits import Commits, SinkHealth
+from directsuite.sync.decide import UidListing
+from directsuite.sync.remote import Remote
 from directsuite.sync.round import MailboxRounds
-from directsuite.sync.status import MailboxProgress
 from directsuite.sync.store import Store
 
 
@@ -80,17 +81,11 @@ def make_mailbox(suite: ds.DirectSuite) -> Mailbox:
     return suite.mailbox(work.USERNAME, work.PASSWORD)
 
 
-def make_rounds(remote: CannedRemote, store: Store, deliver: Deliver | None = None) -> MailboxRounds:
+async def make_rounds(remote: CannedRemote, store: Store, deliver: Deliver | None = None) -> MailboxRounds:
     """Return the rounds of the mailbox's INBOX."""
-    return MailboxRounds(
-        remote,
-        store,
-        name="alice",
-        folders=("INBOX",),
-        deliver=deliver,
-        clock=SystemClock(),
-        now_ms=lambda: int(time.time() * 1000),
-    )
+    lease = await store.claim("alice")
+    commits = Commits(store, lease, deliver, SystemClock(), lambda: int(time.time() * 1000), SinkHealth())
+    return MailboxRounds(remote, commits, ("INBOX",))
 
 
 async def run_all_rounds(rounds: MailboxRounds) -> None:
@@ -105,9 +100,9 @@ def use_canned_mailboxes(
     """Let a Synchronizer or Fleet use mailboxes of the server. Return the mailboxes that it has opened, by name."""
     opened = dict[str, CannedRemote]()
 
-    async def open_remote(progress: MailboxProgress) -> Remote:
-        opened[progress.name] = CannedRemote(make_mailbox(suite), count_messages(progress.name))
-        return opened[progress.name]
+    async def open_remote(name: str) -> Remote:
+        opened[name] = CannedRemote(make_mailbox(suite), count_messages(name))
+        return opened[name]
 
     synchronizer._worker._open = open_remote
     return opened

@@ -58,7 +58,7 @@ async def idle(url: str, folder: str) -> Figures:
     gauge = Gauge()
     with gauge.count_statements():
         async with make_suite(url) as suite, SqliteStore(Path(folder, "sync.db"), sink=SqliteSink()) as store:
-            rounds = make_rounds(CannedRemote(make_mailbox(suite), LARGE_FOLDER_MESSAGES), store)
+            rounds = await make_rounds(CannedRemote(make_mailbox(suite), LARGE_FOLDER_MESSAGES), store)
             await run_all_rounds(rounds)
             await rounds.run_round()
             suite.add_listener(gauge.requests)
@@ -92,7 +92,7 @@ async def _measure_median(do: Callable[[], Awaitable[object]]) -> float:
 async def first(url: str, store: str) -> Figures:
     """A first synchronisation into a database."""
     async with make_suite(url, attachment=ATTACHMENT_BYTES) as suite, _open_store(store) as opened:
-        rounds = make_rounds(CannedRemote(make_mailbox(suite), FIRST_SYNC_MESSAGES), opened)
+        rounds = await make_rounds(CannedRemote(make_mailbox(suite), FIRST_SYNC_MESSAGES), opened)
         start = time.perf_counter()
         await run_all_rounds(rounds)
         return {_RATE: FIRST_SYNC_MESSAGES / (time.perf_counter() - start)}
@@ -110,7 +110,7 @@ async def iterated(url: str, _: str) -> Figures:
 async def floor(url: str, store: str) -> Figures:
     """The iterator, and the same rows inserted by plain code in batches of the same size."""
     async with _open_store(store) as opened:
-        await opened.folder(await opened.claim("alice"), "INBOX")
+        await opened.make_folder(await opened.claim("alice"), "INBOX")
     if _is_postgres(store):
         async with await psycopg.AsyncConnection.connect(store) as database:
             start = time.perf_counter()
@@ -183,7 +183,7 @@ async def maildir(url: str, folder: str) -> Figures:
     """A first synchronisation of fewer messages into a Maildir."""
     async with make_suite(url, attachment=ATTACHMENT_BYTES) as suite, SqliteStore(Path(folder, "sync.db")) as store:
         remote = CannedRemote(make_mailbox(suite), MAILDIR_MESSAGES)
-        rounds = make_rounds(remote, store, deliver=MaildirSink(Path(folder, "mail")))
+        rounds = await make_rounds(remote, store, deliver=MaildirSink(Path(folder, "mail")))
         start = time.perf_counter()
         await run_all_rounds(rounds)
         return {"messages": MAILDIR_MESSAGES, _RATE: MAILDIR_MESSAGES / (time.perf_counter() - start)}

@@ -203,24 +203,30 @@ class SinkHealth:
 
 @attrs.define(eq=False, repr=False, slots=False)
 class Commits:
-    """Writes of one round of a mailbox. deliver: None if the store has its own sink."""
+    """Writes of a mailbox while its lease is valid. deliver: None if the store has its own sink."""
 
     store: Store
     lease: Lease
     _deliver: Deliver | None = attrs.field(alias="deliver")
-    report: RoundReport
-    _clock: Clock = attrs.field(alias="clock")
+    clock: Clock
     now_ms: Callable[[], int]
     health: SinkHealth
-    undecided: dict[str, UndecidedRejectionError] = attrs.field(factory=dict[str, UndecidedRejectionError], init=False)
-    """The error of each folder with a rejected change whose cause is undecided."""
-    _rejections_in_a_row: int = attrs.field(default=0, init=False)
 
-    def __attrs_post_init__(self) -> None:
-        self.needs_read_state: bool = getattr(self._deliver, "needs_read_state", False)
+    def begin_round(self) -> RoundReport:
+        """Begin a round, and return its report, to which this adds."""
+        self.report = RoundReport()
+        self.undecided: dict[str, UndecidedRejectionError] = {}
+        """The error of each folder with a rejected change whose cause is undecided."""
+        self._rejections_in_a_row = 0
         # Known rejections raise the limit, because many of them would block the mailbox.
         known = sum(key.mailbox == self.lease.name for key in self.health.rejections)
         self._max_rejections_in_a_row = _MAX_REJECTIONS_IN_A_ROW + 2 * known
+        return self.report
+
+    @property
+    def needs_read_state(self) -> bool:
+        """True if the sink has asked for `Change.is_read`."""
+        return getattr(self._deliver, "needs_read_state", False)
 
     async def write(self, change_set: ChangeSet) -> None:
         """Commit rows and folders, without changes for the sink."""
@@ -294,7 +300,7 @@ class Commits:
                 (step,) = part
                 rejected.append((step, error))
                 if not step.attempts:
-                    self.health.record_rejected(step.change, accepted, self._clock.monotonic())
+                    self.health.record_rejected(step.change, accepted, self.clock.monotonic())
                     self._rejections_in_a_row += 1
                 if self._rejections_in_a_row > self._max_rejections_in_a_row:
                     raise error
@@ -305,7 +311,7 @@ class Commits:
         accepted, quarantine = list[ChangeStep](), ChangeSet()
         for step, error in rejected:
             change = step.change
-            if not step.attempts and not self.health.is_item_rejection(change.key, self._clock.monotonic()):
+            if not step.attempts and not self.health.is_item_rejection(change.key, self.clock.monotonic()):
                 self.undecided[change.key.folder] = UndecidedRejectionError(error.explanation)
                 self.undecided[change.key.folder].__cause__ = error.__cause__
             elif not step.attempts and await self._find_rejection([step], times=_QUARANTINE_REJECTIONS - 1) is None:

@@ -46,6 +46,7 @@ from __future__ import annotations
 
 import enum
 import hashlib
+from array import array
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Self, TypeVar
@@ -126,16 +127,33 @@ class FolderMemory:
         return [self.folder]
 
 
+@attrs.frozen(repr=False)
+class UidListing:
+    """The listed uids of a folder. etag: a hash of the response."""
+
+    uids: frozenset[int] = frozenset()
+    etag: bytes = b""
+    unusable_count: int = 0
+    """Listed values that are not uids. Any message may be missing because of them."""
+
+    @property
+    def fingerprint(self) -> bytes:
+        """A hash of the uids."""
+        return compute_sha256(array("q", sorted(self.uids)).tobytes(), DIGEST_BYTES)
+
+
 @attrs.define(eq=False, repr=False)
 class FolderSnapshot:
-    """A folder's listed uids, and the recorded states of its messages."""
+    """A folder's listing, and the recorded states of its messages."""
 
     state: FolderMemory
-    uids: frozenset[int]
+    listing: UidListing
     recorded: Mapping[int, MessageState]
-    fingerprint: bytes
-    etag: bytes | None = None
-    """The listing's etag; None in a temporary snapshot."""
+
+    @property
+    def uids(self) -> frozenset[int]:
+        """The listed uids."""
+        return self.listing.uids
 
     @property
     def uids_to_fetch(self) -> list[int]:
@@ -164,9 +182,8 @@ class FolderSnapshot:
         here = {uid for uid, state in self.recorded.items() if state in LISTED_STATES}
         return len(here - self.uids) >= max(_MIN_MISSING, _MIN_MISSING_SHARE * len(here))
 
-    def is_confirmed_by(self, second: Iterable[int]) -> bool:
+    def is_confirmed_by(self, listed: frozenset[int]) -> bool:
         """Return True if a second listing has the same uids, and additional ones only above the highest known uid."""
-        listed = frozenset(second)
         highest = max(self.uids | self.recorded.keys(), default=0)
         return self.uids <= listed and all(uid > highest for uid in listed - self.uids)
 

@@ -307,14 +307,12 @@ class FolderFetch:
             return frozenset()
         if listed is None or listed.unusable_count:
             return None
-        uids = frozenset(listed.uids)
         state = self._folders.get(name)
         if state is not None:
-            recorded = await self._commits.store.states(state.folder)
-            snapshot = FolderSnapshot(state=state, uids=uids, recorded=recorded, fingerprint=b"")
-            if snapshot.has_lost_many and await self._remote.count_messages(name) > len(uids):
+            snapshot = FolderSnapshot(state, listed, await self._commits.store.states(state.folder))
+            if snapshot.has_lost_many and await self._remote.count_messages(name) > len(listed.uids):
                 return None
-        return uids
+        return listed.uids
 
     def _invalidate_other_folder(self, name: str, row: MessageRow) -> list[StoredFolder]:
         # Otherwise the message would not be fetched if it came back.

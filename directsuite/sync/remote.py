@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import re
-from array import array
 from collections.abc import AsyncIterator, Collection, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TypeGuard, TypeVar, cast
-
-import attrs
 
 from directsuite.core.call import SKIP_DECODING, ExchangeInfo
 from directsuite.core.outcome import ErrorScope, find_error_scope
@@ -19,7 +16,7 @@ from directsuite.messaging.listings import fetch_and_measure
 from directsuite.messaging.models import MessageDetail
 from directsuite.messaging.operations import CONTENT_PATHS
 from directsuite.messaging.service import Mailbox
-from directsuite.sync.decide import Match, compute_sha256, find_match, has_content, is_storable
+from directsuite.sync.decide import Match, UidListing, compute_sha256, find_match, has_content, is_storable
 from directsuite.sync.model import MessageRow
 from directsuite.wire.parsing import parse
 
@@ -29,21 +26,6 @@ _COMPARE_BATCH_MESSAGES = 20
 _HASH_BYTES = 16
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MAX_TIME_MS = 253_402_300_799_000  # the last second of the year 9999
-
-
-@attrs.frozen(repr=False)
-class UidListing:
-    """The uids of a folder, ascending. etag: a hash of the response."""
-
-    uids: array[int]
-    etag: bytes
-    unusable_count: int = 0
-    """Listed values that are not uids. Any message may be missing because of them."""
-
-    @property
-    def fingerprint(self) -> bytes:
-        """A hash of the uids."""
-        return compute_sha256(self.uids.tobytes(), _HASH_BYTES)
 
 
 class ContradictionError(ResponseDecodeError):
@@ -82,9 +64,8 @@ class Remote:
         now = compute_sha256(bodies[-1], _HASH_BYTES)
         if now == etag:
             return None
-        uids = {each for each in listed if _is_uid(each)}
         unusable = sum(not _is_uid(each) for each in listed)
-        return UidListing(array("q", sorted(uids)), b"" if unusable else now, unusable)
+        return UidListing(frozenset(filter(_is_uid, listed)), b"" if unusable else now, unusable)
 
     def iter_metadata(self, folder: str) -> AsyncIterator[MessageDetail]:
         """Call GetMessageMetaData. The response is decoded while it is received."""

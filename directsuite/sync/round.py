@@ -21,17 +21,15 @@ After a crash, a new process continues from the last commit.
 from __future__ import annotations
 
 import contextlib
-from array import array
-from collections.abc import Callable, Collection, Generator, Mapping, Sequence
+from collections.abc import Collection, Generator, Mapping, Sequence
 
 import attrs
 
-from directsuite.core.clock import Clock
 from directsuite.core.outcome import NOT_RETRYABLE, find_error_scope
 from directsuite.errors import DirectSuiteError
 from directsuite.sync import decide
-from directsuite.sync.commits import ChangeStep, Commits, Deliver, SinkHealth
-from directsuite.sync.decide import Certainty, FolderMemory, FolderSnapshot, Metadata
+from directsuite.sync.commits import ChangeStep, Commits
+from directsuite.sync.decide import Certainty, FolderMemory, FolderSnapshot, Metadata, UidListing
 from directsuite.sync.fetch import FolderFetch
 from directsuite.sync.model import (
     LISTED_STATES,
@@ -39,7 +37,6 @@ from directsuite.sync.model import (
     Change,
     ChangeSet,
     Kind,
-    Lease,
     MessageRow,
     MessageState,
     RoundReport,
@@ -48,7 +45,6 @@ from directsuite.sync.model import (
 from directsuite.sync.remote import (
     ContradictionError,
     Remote,
-    UidListing,
     compare_contents,
     find_count,
     find_name_problem,
@@ -57,7 +53,6 @@ from directsuite.sync.remote import (
     require_absence,
     require_agreement,
 )
-from directsuite.sync.store import Store
 
 _VERIFICATION_INTERVAL = 600.0  # seconds between two verifications of an unchanged folder
 _MAX_RETRIES_PER_ROUND = 20
@@ -68,48 +63,30 @@ class MailboxRounds:
     """The rounds of one mailbox while its lease is valid.
 
     folders: their names; None for all.
-    health: of the sink, shared by all mailboxes.
     """
 
-    _remote: Remote = attrs.field(alias="remote")
-    _store: Store = attrs.field(alias="store")
-    _name: str = attrs.field(alias="name", kw_only=True)
-    _names: Sequence[str] | None = attrs.field(alias="folders", kw_only=True)
-    _deliver: Deliver | None = attrs.field(alias="deliver", kw_only=True)
-    _clock: Clock = attrs.field(alias="clock", kw_only=True)
-    _now_ms: Callable[[], int] = attrs.field(alias="now_ms", kw_only=True)
-    _health: SinkHealth = attrs.field(factory=SinkHealth, alias="health", kw_only=True)
-    mailbox: int | None = attrs.field(default=None, init=False)
-    """The store's number of the mailbox; None before the first round."""
+    remote: Remote
+    _commits: Commits = attrs.field(alias="commits")
+    _names: Sequence[str] | None = attrs.field(alias="folders")
     _round_number: int = attrs.field(default=0, init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._reset()
-
-    def _reset(self) -> None:
-        self._lease: Lease | None = None
+        self._store, self._now_ms, self._clock = self._commits.store, self._commits.now_ms, self._commits.clock
         self._folders: dict[str, FolderMemory] = {}
-        self._recorded_folders: set[str] | None = None  # names; used only if all folders are synchronised
         self._waiting_since: Mapping[tuple[int, int, int], int] = {}
         self._has_waiting_rows = True  # a store may have waiting rows from earlier
 
     async def run_round(self) -> RoundReport:
-        """Run one round. Raises errors that affect the entire mailbox; the report has those of single folders."""
-        try:
-            return await self._run_round()
-        except BaseException:  # also cancellation: a commit may be in progress, and a new lease waits for it
-            self._reset()
-            raise
+        """Run one round. Raises errors that affect the entire mailbox; the report has those of single folders.
 
-    async def _run_round(self) -> RoundReport:
+        If this raises or is cancelled, continue with a new lease, which waits for a commit in progress.
+        """
         self._round_number += 1
-        if self._lease is None:
-            self._lease = await self._store.claim(self._name)
-            self.mailbox = self._lease.mailbox
-        report = self._report = RoundReport()
-        self._commits = Commits(
-            self._store, self._lease, self._deliver, report, self._clock, self._now_ms, self._health
-        )
+        report = self._report = self._commits.begin_round()
+        if self._round_number == 1:
+            for folder in await self._store.folders(self._commits.lease):
+                if self._names is None or folder.name in self._names:
+                    self._folders[folder.name] = FolderMemory(folder)
         snapshots = await self._take_snapshots()
         for snapshot in snapshots:
             with self._report_errors(snapshot.state.name):
@@ -151,7 +128,7 @@ class MailboxRounds:
 
     async def _list_names(self) -> Sequence[str]:
         """Return the folders to synchronise. Record deleted ones, and report invalid names."""
-        listed = await self._remote.list_folders()
+        listed = await self.remote.list_folders()
         problems = {name: problem for name in listed if (problem := find_name_problem(name)) is not None}
         for name, problem in problems.items():
             self._report.failed_folders[name] = ContradictionError(
@@ -159,31 +136,25 @@ class MailboxRounds:
                 "folder's messages are not synchronised. Rename the folder on the server."
             )
         names = {name: None for name in listed if name not in problems}
-        if self._recorded_folders is None:
-            self._recorded_folders = {folder.name for folder in await self._store.folders(self._commits.lease)}
-        for name in sorted(self._recorded_folders - names.keys()):
-            if await self._has_vanished(name):
-                self._recorded_folders.remove(name)
-            else:
+        for name in sorted(self._folders.keys() - names.keys()):
+            if not await self._has_vanished(self._folders[name]):
                 names[name] = None
-        self._recorded_folders |= names.keys()
         return list(names)
 
-    async def _has_vanished(self, name: str) -> bool:
+    async def _has_vanished(self, state: FolderMemory) -> bool:
         """Return True if a folder that GetFolders does not list was deleted. Record its messages as missing.
 
         False if GetMessageCount counts them, or fails for another reason.
         """
-        state = self._folders.get(name) or FolderMemory(await self._store.folder(self._commits.lease, name))
         rows = [row for row in await self._store.rows(state.folder) if row.state in LISTED_STATES]
         try:
             if rows:
-                await self._remote.count_messages(name)
+                await self.remote.count_messages(state.name)
                 return False
         except DirectSuiteError as error:
             if not may_mean_missing_folder(error):
                 return False  # listing its messages fails as well, and is reported
-        self._folders.pop(name, None)
+        del self._folders[state.name]
         await self._write_missing(state, rows)
         self._has_waiting_rows = True
         return True
@@ -191,7 +162,7 @@ class MailboxRounds:
     async def _take_snapshot(self, name: str) -> FolderSnapshot | None:
         state = self._folders.get(name)
         if state is None:
-            state = self._folders[name] = FolderMemory(await self._store.folder(self._commits.lease, name))
+            state = self._folders[name] = FolderMemory(await self._store.make_folder(self._commits.lease, name))
         audit = decide.is_audit_due(state.folder, self._now_ms())
         changed = await self._read_changed_listing(state)
         if not decide.needs_full_resync(state, changed, audit=audit):
@@ -211,7 +182,7 @@ class MailboxRounds:
         return snapshot
 
     async def _read_changed_listing(self, state: FolderMemory) -> FolderSnapshot | None:
-        listed = await self._remote.list_uids(state.name, state.etag)
+        listed = await self.remote.list_uids(state.name, state.etag)
         if listed is None:
             return None
         if listed.unusable_count:
@@ -222,13 +193,7 @@ class MailboxRounds:
         if listed.fingerprint == state.folder.fingerprint:
             state.etag = listed.etag
             return None
-        return FolderSnapshot(
-            state=state,
-            uids=frozenset(listed.uids),
-            recorded=await self._store.states(state.folder),
-            fingerprint=listed.fingerprint,
-            etag=listed.etag,
-        )
+        return FolderSnapshot(state, listed, await self._store.states(state.folder))
 
     async def _confirm_missing(self, snapshot: FolderSnapshot) -> None:
         """Record messages as missing if a second listing lacks them, and GetMessagesByUIDs returns none of a sample.
@@ -239,13 +204,13 @@ class MailboxRounds:
         if not missing:
             snapshot.state.certainty = Certainty.CONFIRMED
             return
-        count = await find_count(self._remote, snapshot.state.name) if snapshot.has_lost_many else 0
-        second = await self._remote.list_uids(snapshot.state.name)
+        count = await find_count(self.remote, snapshot.state.name) if snapshot.has_lost_many else 0
+        second = await self.remote.list_uids(snapshot.state.name)
         if second is None or second.unusable_count or not snapshot.is_confirmed_by(second.uids):
             return  # the folder has changed again
-        await require_agreement(self._remote, snapshot.state.name, frozenset(second.uids), count)
-        await require_absence(self._remote, snapshot.state.name, decide.sample(sorted(missing)))
-        snapshot.uids, snapshot.fingerprint, snapshot.etag = frozenset(second.uids), second.fingerprint, second.etag
+        await require_agreement(self.remote, snapshot.state.name, second.uids, count)
+        await require_absence(self.remote, snapshot.state.name, decide.sample(sorted(missing)))
+        snapshot.listing = second
         await self._write_missing(snapshot.state, await self._store.rows(snapshot.state.folder, missing))
         snapshot.state.certainty = Certainty.CONFIRMED
 
@@ -254,14 +219,14 @@ class MailboxRounds:
 
     async def _fetch(self, snapshot: FolderSnapshot) -> None:
         state = snapshot.state
-        is_done = await FolderFetch(self._commits, self._remote, snapshot, self._folders).fetch_new()
+        is_done = await FolderFetch(self._commits, self.remote, snapshot, self._folders).fetch_new()
         if not is_done or state.certainty is not Certainty.CONFIRMED:
             return
-        if state.folder.fingerprint != snapshot.fingerprint or state.folder.audited_ms is None:
-            audited = self._now_ms() if state.folder.audited_ms is None else state.folder.audited_ms
-            folder = attrs.evolve(state.folder, fingerprint=snapshot.fingerprint, audited_ms=audited)
+        audited = self._now_ms() if state.folder.audited_ms is None else state.folder.audited_ms
+        folder = attrs.evolve(state.folder, fingerprint=snapshot.listing.fingerprint, audited_ms=audited)
+        if folder != state.folder:
             await self._write(state, folder)
-        state.etag, state.certainty = snapshot.etag, Certainty.COMPLETE
+        state.etag, state.certainty = snapshot.listing.etag, Certainty.COMPLETE
 
     async def _write(self, state: FolderMemory, folder: StoredFolder) -> None:
         await self._commits.write(ChangeSet(folders=[folder]))
@@ -273,7 +238,7 @@ class MailboxRounds:
             state = self._folders.get(name)
             if row.state not in QUARANTINED_STATES or state is None or state.certainty is not Certainty.COMPLETE:
                 continue
-            is_decidable = self._health.has_accepted_others_since(self._commits.make_key(name, row))
+            is_decidable = self._commits.health.has_accepted_others_since(self._commits.make_key(name, row))
             is_due = is_decidable or decide.is_retry_due(row, now_ms)
             if is_due and name not in failed and row.uid_validity == state.folder.uid_validity:
                 due.append((state, row))
@@ -281,8 +246,8 @@ class MailboxRounds:
         for state, row in due[:_MAX_RETRIES_PER_ROUND]:
             if state.name not in failed:
                 with self._report_errors(state.name):
-                    snapshot = FolderSnapshot(state, frozenset(), {row.uid: row.state}, b"")
-                    await FolderFetch(self._commits, self._remote, snapshot, self._folders).retry(row)
+                    snapshot = FolderSnapshot(state, UidListing(), {row.uid: row.state})
+                    await FolderFetch(self._commits, self.remote, snapshot, self._folders).retry(row)
 
     async def _confirm_deletions(self, incomplete: Collection[str], *, several_folders: bool) -> None:
         rows = await self._store.unfinished(self._commits.lease)
@@ -314,7 +279,7 @@ class MailboxRounds:
             comparable = [row for row in known if row.uid in listed and decide.can_be_sentinel(row)]
             rows = [*comparable[:1], *comparable[1:][-1:]]
         for row in rows:
-            is_same = await has_same_message(self._remote, state.name, row)
+            is_same = await has_same_message(self.remote, state.name, row)
             if is_same is False:
                 state.certainty = Certainty.SUSPECT
             if not is_same:
@@ -327,26 +292,25 @@ class MailboxRounds:
         audit: True to compare all contents that metadata do not prove.
         """
         rows = {row.uid: row for row in await self._store.rows(state.folder)}
-        messages = self._remote.iter_metadata(state.name)
+        messages = self.remote.iter_metadata(state.name)
         metadata = {
             message.uid: Metadata.from_message(message, rows.get(message.uid))
             async for message in messages
             if message.uid is not None
         }
-        listing = await self._remote.list_uids(state.name) or UidListing(array("q"), b"")
-        listed = frozenset(listing.uids)
-        metadata = {uid: each for uid, each in metadata.items() if uid in listed}  # the listing is newer
+        listing = await self.remote.list_uids(state.name) or UidListing()
+        metadata = {uid: each for uid, each in metadata.items() if uid in listing.uids}  # the listing is newer
         may_be_same = state.certainty is not Certainty.SUSPECT
-        if may_be_same and await self._has_same_numbering(state.name, rows, metadata, listed, audit=audit):
-            if revived := decide.revived_rows(rows, listed):
+        if may_be_same and await self._has_same_numbering(state.name, rows, metadata, listing.uids, audit=audit):
+            if revived := decide.revived_rows(rows, listing.uids):
                 await self._commits.write(ChangeSet(rows=revived, folders=state.invalidate_listing()))
         else:
-            count = await find_count(self._remote, state.name)
-            await require_agreement(self._remote, state.name, listed, count)  # renumbering keeps only listed messages
+            count = await find_count(self.remote, state.name)
+            # Renumbering keeps only listed messages.
+            await require_agreement(self.remote, state.name, listing.uids, count)
             await self._renumber(state, rows, metadata)
         state.etag, state.certainty = None, Certainty.UNCONFIRMED
-        recorded = await self._store.states(state.folder)
-        return FolderSnapshot(state, listed, recorded, listing.fingerprint, listing.etag)
+        return FolderSnapshot(state, listing, await self._store.states(state.folder))
 
     async def _has_same_numbering(
         self,
@@ -360,11 +324,11 @@ class MailboxRounds:
         if not decide.may_have_same_numbering(rows, metadata, listed):
             return False
         unproven = decide.unproven_rows(rows, metadata, audit=audit)
-        content_is_same = await compare_contents(self._remote, folder, unproven)
+        content_is_same = await compare_contents(self.remote, folder, unproven)
         if content_is_same is False or (content_is_same is None and decide.has_contradicting_metadata(rows, metadata)):
             return False
         others = decide.rows_to_compare(rows, metadata, listed, audit=audit)
-        return await compare_contents(self._remote, folder, others) is not False
+        return await compare_contents(self.remote, folder, others) is not False
 
     async def _renumber(
         self, state: FolderMemory, rows: Mapping[int, MessageRow], metadata: Mapping[int, Metadata]

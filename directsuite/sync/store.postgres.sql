@@ -46,11 +46,8 @@ SELECT fence FROM directsuite.mailbox WHERE id = :mailbox FOR UPDATE
 
 -- name: make_folder
 INSERT INTO directsuite.folder (mailbox, name, uid_validity) VALUES (:mailbox, :name, 1)
-ON CONFLICT (mailbox, name) DO NOTHING
-
--- name: folder
-SELECT id, name, uid_validity, fingerprint, audited_ms FROM directsuite.folder
-WHERE mailbox = :mailbox AND name = :name
+ON CONFLICT (mailbox, name) DO UPDATE SET name = excluded.name
+RETURNING id, name, uid_validity, fingerprint, audited_ms
 
 -- name: folders
 SELECT id, name, uid_validity, fingerprint, audited_ms FROM directsuite.folder WHERE mailbox = :mailbox

@@ -127,23 +127,21 @@ class Store(DatabaseContext):
         (found,) = await self._database.execute(_SQL["claim"], {"name": mailbox})
         return Lease(*found)
 
-    async def folder(self, lease: Lease, name: str) -> StoredFolder:
-        """Return a folder. Create it if it is missing; this raises StaleLeaseError if the lease is stale."""
-        named = {"mailbox": lease.mailbox, "name": name}
+    async def make_folder(self, lease: Lease, name: str) -> StoredFolder:
+        """Create a folder if it is missing, and return it. Raises StaleLeaseError."""
 
-        async def make(transaction: Transaction) -> None:
+        async def work(transaction: Transaction) -> StoredFolder:
             await _validate_lease(transaction, lease)
-            await transaction.execute(_SQL["make_folder"], named)
+            (found,) = await transaction.execute(_SQL["make_folder"], {"mailbox": lease.mailbox, "name": name})
+            return StoredFolder(*found)
 
-        if not (found := await self._database.fetch(_SQL["folder"], named, _make_folder)):
-            await self._database.transaction(make)
-            found = await self._database.fetch(_SQL["folder"], named, _make_folder)
-        folder: StoredFolder = found[0]
-        return folder
+        return await self._database.transaction(work)
 
     async def folders(self, lease: Lease) -> Sequence[StoredFolder]:
         """Return the mailbox's folders."""
-        return await self._database.fetch(_SQL["folders"], {"mailbox": lease.mailbox}, _make_folder)
+        return await self._database.fetch(
+            _SQL["folders"], {"mailbox": lease.mailbox}, lambda values: StoredFolder(*values)
+        )
 
     async def states(self, folder: StoredFolder) -> Mapping[int, MessageState]:
         """Return the state of each uid of the current numbering."""
@@ -299,10 +297,6 @@ def _make_row_values(row: MessageRow) -> tuple[Any, ...]:
 
 def _make_folder_row(values: Sequence[Any]) -> tuple[str, MessageRow]:
     return values[0], _make_row(values[1:])
-
-
-def _make_folder(values: Sequence[Any]) -> StoredFolder:
-    return StoredFolder(*values)
 
 
 def _make_folder_statuses(found: Iterable[Sequence[Any]]) -> list[FolderStatus]:

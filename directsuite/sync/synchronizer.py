@@ -29,7 +29,7 @@ from directsuite.core.privacy import scrub_class
 from directsuite.core.retry import Backoff
 from directsuite.errors import ClosedError, ConfigurationError, DirectSuiteError, ServiceError
 from directsuite.suite import DirectSuite
-from directsuite.sync.commits import Deliver, SinkHealth, UndecidedRejectionError
+from directsuite.sync.commits import Commits, Deliver, SinkHealth, UndecidedRejectionError
 from directsuite.sync.model import Kind, RoundReport, SinkError, StaleLeaseError, StoreError
 from directsuite.sync.remote import ContradictionError, Remote
 from directsuite.sync.round import MailboxRounds
@@ -405,7 +405,6 @@ class RoundResult:
 class _MailboxMemory:
     status: MailboxProgress
     rounds: MailboxRounds | None = None
-    remote: Remote | None = None
     rounds_without_progress: int = 0
 
 
@@ -471,7 +470,8 @@ class MailboxWorker:
             self._poll_schedule.learn(name, report)
             await self._record(mailbox, report)
         except (Exception, asyncio.CancelledError) as error:  # an unexpected error must not stop the other mailboxes
-            mailbox.rounds = None  # the password or the sink may have changed, or the lease may be lost
+            # The password or the sink may have changed, the lease may be lost, or a commit may be in progress.
+            mailbox.rounds = None
             if isinstance(error, asyncio.CancelledError) and is_being_cancelled():
                 raise
             problem = describe_problem(error) if isinstance(error, DirectSuiteError) else _report_fault(error)
@@ -503,39 +503,23 @@ class MailboxWorker:
         if may_be_requested and await self._store.apply_requests(name):
             mailbox.rounds = None  # its rows are older than the requests
         if mailbox.rounds is None:
-            mailbox.remote = await self._open(mailbox.status)
-            mailbox.rounds = MailboxRounds(
-                mailbox.remote,
-                self._store,
-                name=name,
-                folders=self._folders,
-                deliver=self.deliver,
-                clock=self._clock,
-                now_ms=lambda: round(self._now() * 1000),
-                health=self._health,
+            lease = await self._store.claim(name)
+            mailbox.status.number = lease.mailbox
+            commits = Commits(
+                self._store, lease, self.deliver, self._clock, lambda: round(self._now() * 1000), self._health
             )
-        try:
-            return await mailbox.rounds.run_round()
-        finally:
-            mailbox.status.number = mailbox.rounds.mailbox
+            mailbox.rounds = MailboxRounds(await self._open(name), commits, self._folders)
+        return await mailbox.rounds.run_round()
 
-    async def _open(self, status: MailboxProgress) -> Remote:
+    async def _open(self, name: str) -> Remote:
         try:
-            return Remote(self._suite.mailbox(status.name, await self._fetch_password(status.name)))
-        except DirectSuiteError:
-            if status.number is None:  # the event needs it, and no round has claimed the mailbox yet
-                with contextlib.suppress(StoreError):
-                    status.number = (await self._store.claim(status.name)).mailbox
-            raise
-
-    async def _fetch_password(self, name: str) -> str | Secret:
-        try:
-            return await self._password(name)
+            password = await self._password(name)
         except DirectSuiteError:
             raise
         except Exception as error:
             text = f"The password function raised {type(error).__name__}. Correct the function."
             raise ConfigurationError(text) from error
+        return Remote(self._suite.mailbox(name, password))
 
     async def _record(self, mailbox: _MailboxMemory, report: RoundReport) -> None:
         status = mailbox.status
@@ -562,9 +546,9 @@ class MailboxWorker:
         # The service has no error code for a missing folder.
         there = set(report.failed_folders)
         by_service = any(isinstance(error, ServiceError) for error in report.failed_folders.values())
-        if mailbox.remote is not None and by_service:
+        if mailbox.rounds is not None and by_service:
             with contextlib.suppress(DirectSuiteError):
-                there = set(await mailbox.remote.list_folders())
+                there = set(await mailbox.rounds.remote.list_folders())
         return {
             name: describe_problem(error) if name in there else NO_SUCH_FOLDER
             for name, error in report.failed_folders.items()

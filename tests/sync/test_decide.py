@@ -13,6 +13,7 @@ from directsuite.sync.decide import (
     FolderMemory,
     FolderSnapshot,
     Metadata,
+    UidListing,
     carried_over_pairs,
     change_kind,
     confirm_deletions,
@@ -54,7 +55,7 @@ def row(
 
 
 def snapshot(uids: set[int], recorded: Mapping[int, MessageState]) -> FolderSnapshot:
-    return FolderSnapshot(state=FolderMemory(FOLDER), uids=frozenset(uids), recorded=recorded, fingerprint=b"f")
+    return FolderSnapshot(FolderMemory(FOLDER), UidListing(frozenset(uids)), recorded)
 
 
 AS_IT_WAS = None

@@ -23,11 +23,13 @@ from directsuite.durable.database import Transaction
 from directsuite.errors import ResponseDecodeError, ServerError
 from directsuite.messaging.models import MessageDetail
 from directsuite.sync import Change, Deliver, Kind, SqliteStore, fetch
+from directsuite.sync.decide import UidListing
 from directsuite.sync.model import RoundReport
-from directsuite.sync.remote import Remote, UidListing
+from directsuite.sync.remote import Remote
 from directsuite.sync.round import MailboxRounds
 from directsuite.sync.store import Store
 from tests.integration.scenario import SleepDrivenClock
+from tests.sync.rounds import Rounds
 from tests.sync.test_sqlite_store import MAILBOX
 
 HOUR, DAY = 3_600_000, 86_400_000
@@ -72,7 +74,7 @@ class FakeServer(Remote):
             self.before_listing.pop(folder)()
         listed = array("q", sorted(self.folders_by_name[folder]))
         now = hashlib.sha256(listed.tobytes()).digest()
-        return None if now == etag else UidListing(listed, now)
+        return None if now == etag else UidListing(frozenset(listed), now)
 
     async def iter_metadata(self, folder: str) -> AsyncIterator[MessageDetail]:
         self.request_counts["metadata"] += 1
@@ -108,10 +110,9 @@ class RecordedChanges(list[tuple[Kind, str, int]]):
         self.extend((each.kind, each.key.folder, each.key.uid) for each in changes)
 
 
-def make_rounds(server: FakeServer, store: Store, deliver: Deliver | None = None, **options: Any) -> MailboxRounds:
+def make_rounds(server: FakeServer, store: Store, deliver: Deliver | None = None, **options: Any) -> Rounds:
     given: dict[str, Any] = {"clock": SleepDrivenClock(), "now_ms": lambda: 1000} | options
-    folders = sorted(server.folders_by_name)
-    return MailboxRounds(server, store, name=MAILBOX, folders=folders, deliver=deliver, **given)
+    return Rounds(server, store, MAILBOX, sorted(server.folders_by_name), deliver=deliver, **given)
 
 
 @attrs.define(slots=False)
@@ -214,9 +215,10 @@ async def test_message_deleted_during_crash_is_reported_without_audit(
     first.server.folders_by_name["INBOX"].pop(3)
     await first.rounds.run_round()  # 3 waits for a second listing
     second = SyncScenario(FakeServer(found(1, 2, 4)), store)
-    monkeypatch.setattr(second.rounds, "_write", die)  # 4 is committed, the folder's fingerprint isn't yet
+    monkeypatch.setattr(MailboxRounds, "_write", die)  # 4 is committed, the folder's fingerprint isn't yet
     with pytest.raises(asyncio.CancelledError):
         await second.rounds.run_round()
+    monkeypatch.undo()
     third = SyncScenario(FakeServer(found(1, 2)), store)
     for _ in range(6):
         await third.rounds.run_round()

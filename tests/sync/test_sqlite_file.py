@@ -51,7 +51,7 @@ def run_script(script: str, *arguments: str | Path) -> str:
 
 async def begun(store: SqliteStore, rows: int) -> tuple[Lease, StoredFolder]:
     lease = await store.claim(MAILBOX)
-    inbox = await store.folder(lease, "INBOX")
+    inbox = await store.make_folder(lease, "INBOX")
     await store.commit(lease, ChangeSet(rows=[make_row(inbox, uid) for uid in range(rows)]), [])
     return lease, inbox
 
@@ -83,7 +83,7 @@ from directsuite.sync.model import ChangeSet, MessageRow, MessageState, StoreErr
 
 async def commit(store, name):
     lease = await store.claim(name)
-    folder = await store.folder(lease, "INBOX")
+    folder = await store.make_folder(lease, "INBOX")
     new = {"folder": folder.id, "uid_validity": 1, "state": MessageState.LIVE, "digest": bytes(5000)}
     rows = [MessageRow(uid=uid, **new) for uid in range(200)]
     await store.commit(lease, ChangeSet(rows=rows), [])
@@ -115,7 +115,7 @@ def test_lack_of_memory_is_reported_and_commits_persist(path: Path) -> None:
     async def look(store: SqliteStore) -> None:
         assert await pragma(store, "integrity_check") == "ok"
         for name in kept:
-            inbox = await store.folder(await store.claim(name), "INBOX")
+            inbox = await store.make_folder(await store.claim(name), "INBOX")
             assert len(await store.states(inbox)) == 200
 
     asyncio.run(opened_and_closed(path, look))

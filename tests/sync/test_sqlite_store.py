@@ -61,7 +61,7 @@ async def test_an_exception_of_the_sink_rolls_back_its_commit_only(path: Path, e
     sink = TableSink()
     async with SqliteStore(path, sink) as store:
         lease, other = await store.claim(MAILBOX), await store.claim("other")
-        inbox, theirs = await store.folder(lease, "INBOX"), await store.folder(other, "INBOX")
+        inbox, theirs = await store.make_folder(lease, "INBOX"), await store.make_folder(other, "INBOX")
         sink.error = error
         results = await asyncio.gather(
             store.commit(other, ChangeSet(rows=[make_row(theirs, 1)]), []),

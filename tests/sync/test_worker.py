@@ -12,7 +12,7 @@ import pytest
 import directsuite as ds
 from directsuite.sync import Kind, SinkError, SqliteSink, SqliteStore, StaleLeaseError, StoreError
 from directsuite.sync.commits import UndecidedRejectionError
-from directsuite.sync.model import RoundReport
+from directsuite.sync.model import Lease, RoundReport
 from directsuite.sync.round import MailboxRounds
 from directsuite.sync.sinks.maildir import MaildirSink
 from directsuite.sync.synchronizer import MailboxWorker, PollSchedule, RoundResult
@@ -35,6 +35,10 @@ class RoundStub:
         self.worker = MailboxWorker(scenario.suite, SqliteStore(":memory:"), FakePasswords(), clock=clock, **about)
         self.worker.requested_mailboxes = ()
         monkeypatch.setattr(MailboxRounds, "run_round", self._run_round)
+        monkeypatch.setattr(SqliteStore, "claim", self._claim)
+
+    async def _claim(self, mailbox: str) -> Lease:
+        return Lease(1, mailbox, 1)
 
     async def _run_round(self) -> RoundReport:
         result = self.results.pop(0)

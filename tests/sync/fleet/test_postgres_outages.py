@@ -51,7 +51,7 @@ def assert_discreet(error: BaseException) -> None:
 
 async def claim_inbox(store: PostgresStore) -> tuple[Lease, StoredFolder]:
     lease = await store.claim(MAILBOX)
-    return lease, await store.folder(lease, "INBOX")
+    return lease, await store.make_folder(lease, "INBOX")
 
 
 @pytest.fixture
@@ -178,7 +178,7 @@ async def test_a_name_that_postgresql_cannot_store_is_reported(conninfo: str, na
     async with PostgresStore(conninfo) as store:
         lease = await store.claim(MAILBOX)
         with pytest.raises(StoreError) as raised:
-            await store.folder(lease, name)
+            await store.make_folder(lease, name)
         assert_discreet(raised.value)
 
 

@@ -85,7 +85,7 @@ async def lease(store: Store) -> Lease:
 
 @pytest.fixture
 async def inbox(store: Store, lease: Lease) -> StoredFolder:
-    return await store.folder(lease, "INBOX")
+    return await store.make_folder(lease, "INBOX")
 
 
 async def test_a_change_that_the_stores_sink_rejects_delays_no_other(store: Store, scenario: StoreScenario) -> None:
@@ -141,16 +141,16 @@ async def test_each_claim_has_a_higher_fence_and_the_same_mailbox(store: Store) 
 
 
 async def test_a_folder_is_created_once(store: Store, lease: Lease) -> None:
-    found = await asyncio.gather(*(store.folder(lease, "Früher/Ä ' \"") for _ in range(6)))
+    found = await asyncio.gather(*(store.make_folder(lease, "Früher/Ä ' \"") for _ in range(6)))
     assert len(set(found)) == 1
     assert found[0].uid_validity == 1
     assert (found[0].fingerprint, found[0].audited_ms) == (None, None)
 
 
 async def test_all_folders_of_the_mailbox_are_known(scenario: StoreScenario, lease: Lease, inbox: StoredFolder) -> None:
-    sent = await scenario.store.folder(lease, "Sent")
+    sent = await scenario.store.make_folder(lease, "Sent")
     theirs = await scenario.store.claim("another@direct.example")
-    await scenario.store.folder(theirs, "INBOX")
+    await scenario.store.make_folder(theirs, "INBOX")
     assert {folder.id for folder in await scenario.store.folders(lease)} == {inbox.id, sent.id}
     assert scenario.store.sink_name == "FailingTableSink"
 
@@ -179,9 +179,9 @@ async def test_the_problem_is_stored_while_a_message_is_quarantined(
 
 async def test_a_stale_lease_makes_no_folder(store: Store, lease: Lease, inbox: StoredFolder) -> None:
     await store.claim(MAILBOX)
-    assert await store.folder(lease, "INBOX") == inbox
+    assert await store.make_folder(lease, "INBOX") == inbox
     with pytest.raises(StaleLeaseError, match="Let only one worker"):
-        await store.folder(lease, "Sent")
+        await store.make_folder(lease, "Sent")
 
 
 async def test_rows_are_read_as_they_were_written(store: Store, lease: Lease, inbox: StoredFolder) -> None:
@@ -214,7 +214,7 @@ async def test_the_last_of_several_rows_of_a_message_counts(store: Store, lease:
 async def test_a_folder_is_read_as_it_was_written(store: Store, lease: Lease, inbox: StoredFolder) -> None:
     changed = StoredFolder(id=inbox.id, name="INBOX", uid_validity=4, fingerprint=b"\x01\0", audited_ms=2**44)
     await store.commit(lease, ChangeSet(folders=[changed]), ())
-    assert await store.folder(lease, "INBOX") == changed
+    assert await store.make_folder(lease, "INBOX") == changed
 
 
 async def test_renumbered_folders_first_then_rows(store: Store, lease: Lease, inbox: StoredFolder) -> None:
@@ -239,9 +239,9 @@ async def test_renumbered_folders_first_then_rows(store: Store, lease: Lease, in
 
 
 async def test_rows_are_found_by_digest_in_their_mailbox_alone(store: Store, lease: Lease, inbox: StoredFolder) -> None:
-    sent = await store.folder(lease, "Sent")
+    sent = await store.make_folder(lease, "Sent")
     theirs = await store.claim("another@direct.example")
-    elsewhere = await store.folder(theirs, "INBOX")
+    elsewhere = await store.make_folder(theirs, "INBOX")
     here = [row(inbox, 1, digest=b"a" * 16), row(inbox, 2, digest=b"b" * 16), row(sent, 1, digest=b"a" * 16)]
     await store.commit(lease, ChangeSet(rows=[*here, row(inbox, 3)]), ())
     await store.commit(theirs, ChangeSet(rows=[row(elsewhere, 1, digest=b"a" * 16)]), ())
@@ -293,7 +293,7 @@ async def test_a_stale_lease_writes_nothing(scenario: StoreScenario, lease: Leas
 
 async def test_the_status_counts_rows_by_state(scenario: StoreScenario, lease: Lease, inbox: StoredFolder) -> None:
     await scenario.store.claim("another@direct.example")
-    sent = await scenario.store.folder(lease, "Sent")
+    sent = await scenario.store.make_folder(lease, "Sent")
     await scenario.store.commit(
         lease, ChangeSet(rows=[row(inbox, 1), row(inbox, 2), row(inbox, 3, MessageState.DELETED)]), ()
     )
@@ -378,8 +378,8 @@ async def test_a_request_of_another_process_is_applied_once(
     file_store: SqliteStore | PostgresStore, tmp_path: Path
 ) -> None:
     lease, theirs = await file_store.claim(MAILBOX), await file_store.claim("another@direct.example")
-    folders = [await file_store.folder(lease, "INBOX"), await file_store.folder(theirs, "INBOX")]
-    sent = await file_store.folder(lease, "Sent")  # never audited, because some messages are not fetched
+    folders = [await file_store.make_folder(lease, "INBOX"), await file_store.make_folder(theirs, "INBOX")]
+    sent = await file_store.make_folder(lease, "Sent")  # never audited, because some messages are not fetched
     for each, of_it in zip((lease, theirs), folders, strict=True):
         audited = attrs.evolve(of_it, audited_ms=5)
         poison = row(of_it, 1, MessageState.POISON, attempts=3, retry_ms=2**45)

@@ -11,7 +11,8 @@ import attrs
 
 from directsuite.errors import ConnectionLostError, NotFoundError, Outcome, ResponseDecodeError, ServerError
 from directsuite.messaging.models import MessageDetail
-from directsuite.sync.remote import Remote, UidListing
+from directsuite.sync.decide import UidListing
+from directsuite.sync.remote import Remote
 
 from .simulated_mailbox import Act, Message, SimulatedFolder, SimulatedMailbox
 
@@ -89,7 +90,7 @@ class FakeRemote(Remote):
             self._world.returned_uids.add((folder, listed.pop(len(listed) // 2)))
             self._world.audit_only_folders.add(folder)
         now = hashlib.sha1(listed.tobytes(), usedforsecurity=False).digest()
-        return None if now == etag else UidListing(listed, now)
+        return None if now == etag else UidListing(frozenset(listed), now)
 
     async def iter_metadata(self, folder: str) -> AsyncIterator[MessageDetail]:
         messages = list(self._request_folder("metadata", folder).messages.items())

@@ -23,9 +23,9 @@ from directsuite.sync.model import (
     SinkError,
     StaleLeaseError,
 )
-from directsuite.sync.round import MailboxRounds
 from directsuite.sync.store import SqliteStore
 from tests.core.virtual_time import ManualClock
+from tests.sync.rounds import Rounds
 
 from .fake_remote import METADATA_FORMS, CrashPoint, DiedError, FakeRemote
 from .mirror import Mirror
@@ -94,12 +94,12 @@ class SyncMachine(RuleBasedStateMachine):
         self.store: Any = FailingStore(self.sqlite, self.fuse, self.aside)
         self.rounds = self.process()
 
-    def process(self) -> MailboxRounds:
-        return MailboxRounds(
+    def process(self) -> Rounds:
+        return Rounds(
             self.remote,
             self.store,
-            name=MAILBOX,
-            folders=list(self.world.boxes) if self.named else None,
+            MAILBOX,
+            list(self.world.boxes) if self.named else None,
             deliver=self.deliver if self.may_repeat else None,
             clock=self.clock,
             now_ms=lambda: 1_800_000_000_000 + int(self.clock.now * 1000) + self.skew,

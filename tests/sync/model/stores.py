@@ -50,8 +50,8 @@ class FailingStore:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
 
-    async def folder(self, lease: Lease, name: str) -> StoredFolder:
-        folder = await self._store.folder(lease, name)
+    async def make_folder(self, lease: Lease, name: str) -> StoredFolder:
+        folder = await self._store.make_folder(lease, name)
         self._names[folder.id] = name
         return folder
 
