@@ -29,8 +29,8 @@ from benchmarks.server import make_scenario_url, run_server
 from benchmarks.sync.canned import CannedRemote, make_mailbox, make_rounds, make_suite, run_all_rounds
 from directsuite.sync import MaildirSink, SqliteSink, SqliteStore
 from directsuite.sync.decide import compute_digest, compute_identity, read_received_ms, read_size
-from directsuite.sync.fetch import MAX_BATCH_MESSAGES
 from directsuite.sync.postgres import PostgresSink, PostgresStore
+from directsuite.sync.remote import MAX_BATCH_MESSAGES
 from directsuite.sync.store import Store
 from tests.sync.fleet.postgres_server import PostgresServer, find_binaries
 from tests.sync.fleet.postgres_server import run_server as run_postgres_server
@@ -158,8 +158,9 @@ def make_rows(
     """Return the rows of store and sink for messages, by table. time, json: convert values for the database."""
     digests = [compute_digest(message) for message in batch]
     known = [
-        (1, 1, each.uid, 1, compute_identity(each), digest, read_size(each), read_received_ms(each), 0, None)
+        (1, 1, each.uid, 1, compute_identity(each, received, size), digest, size, received, 0, None)
         for each, digest in zip(batch, digests, strict=True)
+        for received, size in [(read_received_ms(each), read_size(each))]
     ]
     kept = [
         (

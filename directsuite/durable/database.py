@@ -13,7 +13,7 @@ from __future__ import annotations
 import functools
 import itertools
 import re
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from datetime import datetime
 from importlib import resources
 from types import TracebackType
@@ -64,8 +64,7 @@ def _to_postgres(text: str) -> bytes:
 
 
 @functools.lru_cache(maxsize=256)
-def expand_values(statement: Statement, rows: int, columns: int) -> Statement:
-    """Return a copy with positional placeholders for all values in place of `:rows`: `?`, or $1 to $n in PostgreSQL."""
+def _expand_rows(statement: Statement, rows: int, columns: int) -> Statement:
     numbers = itertools.count(1)
     numbered = ", ".join(f"({', '.join(f'${next(numbers)}' for _ in range(columns))})" for _ in range(rows))
     places = ", ".join([f"({', '.join('?' * columns)})"] * rows)
@@ -75,9 +74,11 @@ def expand_values(statement: Statement, rows: int, columns: int) -> Statement:
     )
 
 
-def batched(rows: Sequence[Sequence[Any]]) -> Iterable[Sequence[Sequence[Any]]]:
-    """Return the rows in batches of 50 for INSERT."""
-    return (rows[start : start + _BATCH_ROWS] for start in range(0, len(rows), _BATCH_ROWS))
+def iter_inserts(statement: Statement, rows: Sequence[Sequence[Any]]) -> Iterator[tuple[Statement, list[Any]]]:
+    """Yield statements for 50 rows each, and their values. Placeholders are `?`, and in PostgreSQL $1 to $n."""
+    for start in range(0, len(rows), _BATCH_ROWS):
+        some = rows[start : start + _BATCH_ROWS]
+        yield _expand_rows(statement, len(some), len(some[0])), list(itertools.chain.from_iterable(some))
 
 
 @attrs.frozen

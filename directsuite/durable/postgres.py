@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import itertools
 import math
 import os
 import selectors
@@ -23,8 +22,7 @@ from directsuite.durable.database import (
     Tables,
     TransactionFn,
     Values,
-    batched,
-    expand_values,
+    iter_inserts,
 )
 from directsuite.errors import ClosedError, ConfigurationError, DirectSuiteError
 from directsuite.wire.models import Secret, as_secret
@@ -142,11 +140,9 @@ class PostgresDatabase:
 
     async def execute(self, statement: Statement, values: Values = NO_VALUES) -> list[Row]:
         """Execute and commit one statement."""
-
-        async def execute(connection: Connection) -> list[Row]:
-            return await _fetch_rows(await connection.execute(statement.postgres, values, binary=True))
-
-        return await self._run_bounded(execute)
+        return await self._run_bounded(
+            lambda connection: _PostgresTransaction(connection, self.error).execute(statement, values)
+        )
 
     async def fetch(
         self, statement: Statement, values: Values = NO_VALUES, make: Callable[[Row], Any] = tuple
@@ -268,10 +264,8 @@ class _PostgresTransaction:
         # psycopg parses queries with more than 50 parameters each time; a raw cursor does not.
         found = list[Row]()
         async with AsyncRawCursor(self.connection) as cursor:
-            for some in batched(rows):
-                values = list(itertools.chain.from_iterable(some))
-                text = expand_values(statement, len(some), len(some[0])).postgres
-                found += await _fetch_rows(await cursor.execute(text, values, binary=True))
+            for some, values in iter_inserts(statement, rows):
+                found += await _fetch_rows(await cursor.execute(some.postgres, values, binary=True))
         return found
 
     async def ensure(self, tables: Tables) -> None:

@@ -14,7 +14,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
-import itertools
 import json
 import os
 import sqlite3
@@ -40,8 +39,7 @@ from directsuite.durable.database import (
     Tables,
     TransactionFn,
     Values,
-    batched,
-    expand_values,
+    iter_inserts,
 )
 from directsuite.errors import ClosedError, ConfigurationError, DirectSuiteError
 
@@ -485,9 +483,8 @@ class _SqliteTransaction:
     async def insert(self, statement: Statement, rows: Sequence[Sequence[Any]]) -> list[Row]:
         # In batches, because each statement releases and reacquires the GIL.
         found = list[Row]()
-        for some in batched(rows):
-            values = list(itertools.chain.from_iterable(some))
-            found += self.connection.execute(expand_values(statement, len(some), len(some[0])).sqlite, values)
+        for some, values in iter_inserts(statement, rows):
+            found += self.connection.execute(some.sqlite, values)
         return found
 
     async def ensure(self, tables: Tables) -> None:

@@ -31,7 +31,7 @@ import attrs
 from directsuite.core.clock import Clock
 from directsuite.durable.sqlite import is_about_no_row
 from directsuite.errors import ClosedError
-from directsuite.sync.decide import with_failed_attempt
+from directsuite.sync.decide import split_in_half, with_failed_attempt
 from directsuite.sync.model import (
     Change,
     ChangeSet,
@@ -45,7 +45,6 @@ from directsuite.sync.model import (
     StoredFolder,
     StoreError,
 )
-from directsuite.sync.remote import split_in_half
 from directsuite.sync.store import Store
 
 _BATCH_CHANGES = 500

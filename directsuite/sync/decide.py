@@ -49,7 +49,7 @@ import hashlib
 from array import array
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 import attrs
 import msgspec
@@ -203,32 +203,25 @@ class Match(enum.Enum):
 
 @attrs.frozen
 class Metadata:
-    """The metadata that rows contain. size: -1 if unknown. match: with the row of the same uid."""
+    """The metadata of a listed message."""
 
-    identity: bytes
+    row: MessageRow
+    """The row that the message would have if it were new."""
     strong: bool
     """True if a Message-ID makes the identity unique."""
-    size: int
-    received_ms: int | None
     match: Match = Match.UNPROVEN
+    """With the recorded row of the same uid."""
 
-    @classmethod
-    def from_message(cls, message: MessageDetail, row: MessageRow | None = None) -> Self:
-        """Return the metadata of a message, matched with the row of its uid."""
-        return cls(
-            identity=compute_identity(message),
-            strong=bool(message.msg_id),
-            size=read_size(message),
-            received_ms=read_received_ms(message),
-            match=Match.UNPROVEN if row is None else find_match(message, row),
-        )
 
-    def make_row(
-        self, folder: StoredFolder, uid: int, state: MessageState, digest: bytes | None, attempts: int = 0
-    ) -> MessageRow:
-        """Return the row of a message with these metadata."""
-        key = (folder.id, folder.uid_validity, uid)
-        return MessageRow(*key, state, self.identity, digest, self.size, self.received_ms, attempts)
+def make_row(
+    message: MessageDetail, folder: StoredFolder, uid: int, digest: bytes | None = None, attempts: int = 0
+) -> MessageRow:
+    """Return the LIVE row of a message."""
+    received, size = read_received_ms(message), read_size(message)
+    identity = compute_identity(message, received, size)
+    return MessageRow(
+        folder.id, folder.uid_validity, uid, MessageState.LIVE, identity, digest, size, received, attempts
+    )
 
 
 def needs_full_resync(state: FolderMemory, changed: FolderSnapshot | None, *, audit: bool) -> bool:
@@ -294,6 +287,12 @@ def sample(items: Sequence[_T]) -> Sequence[_T]:
     return [*items[:_SAMPLE], *items[_SAMPLE:][-_SAMPLE:]]
 
 
+def split_in_half(items: Sequence[_T]) -> list[Sequence[_T]]:
+    """Return the second and the first half of the items, for a stack; a single item in one part."""
+    half = len(items) // 2
+    return [items[half:], items[:half]] if half else [items]
+
+
 def _rows_with_content(rows: Mapping[int, MessageRow], listed: Collection[int]) -> list[MessageRow]:
     return [row for uid, row in rows.items() if uid in listed and row.digest is not None]
 
@@ -323,11 +322,11 @@ def carried_over_pairs(
     for row in rows.values():
         if row.state in (MessageState.LIVE, MessageState.MISSING) and row.identity is not None:
             by_identity[row.identity].append(row)
-    times = Counter(each.identity for each in metadata.values())
-    for uid, now in sorted(metadata.items()):
-        old = by_identity.get(now.identity, [])
-        if now.strong and len(old) == 1 and times[now.identity] == 1:
-            yield old[0], now.make_row(folder, uid, MessageState.LIVE, old[0].digest)
+    times = Counter(each.row.identity for each in metadata.values())
+    for _, now in sorted(metadata.items()):
+        old = by_identity.get(now.row.identity or b"", [])
+        if now.strong and len(old) == 1 and times[now.row.identity] == 1:
+            yield old[0], attrs.evolve(now.row, uid_validity=folder.uid_validity, digest=old[0].digest)
 
 
 def is_due(due_ms: int, now_ms: int, max_pause_ms: int) -> bool:
@@ -430,12 +429,8 @@ def confirm_deletions(
     return confirmed, still_waiting
 
 
-def compute_identity(message: MessageDetail) -> bytes:
+def compute_identity(message: MessageDetail, received: int | None, size: int) -> bytes:
     """Return a hash of Message-ID, date and size; without a Message-ID, of date, size, sender and subject."""
-    return _compute_identity(message, read_received_ms(message), read_size(message))
-
-
-def _compute_identity(message: MessageDetail, received: int | None, size: int) -> bytes:
     if message.msg_id:
         return _hash_values((message.msg_id, received, size), IDENTITY_BYTES)
     return _hash_values((received, size, message.sender, message.subject), IDENTITY_BYTES)
@@ -443,15 +438,15 @@ def _compute_identity(message: MessageDetail, received: int | None, size: int) -
 
 def find_match(message: MessageDetail, row: MessageRow) -> Match:
     """Compare a message's metadata with a row. Ignores an unknown date, and the size if there is a Message-ID."""
-    if row.identity == compute_identity(message):
-        return Match.SAME if message.msg_id else Match.LIKELY
     received, recorded = read_received_ms(message), row.received_ms
+    if row.identity == compute_identity(message, received, read_size(message)):
+        return Match.SAME if message.msg_id else Match.LIKELY
     if received is not None and recorded is not None and abs(received - recorded) >= _DATE_PRECISION_MS:
         return Match.DIFFERENT
     if not message.msg_id:
         return Match.UNPROVEN
     # With the row's date and size, the identities differ only if the Message-IDs differ.
-    return Match.SAME if row.identity == _compute_identity(message, row.received_ms, row.size) else Match.DIFFERENT
+    return Match.SAME if row.identity == compute_identity(message, row.received_ms, row.size) else Match.DIFFERENT
 
 
 def compute_digest(message: MessageDetail) -> bytes:

@@ -120,13 +120,8 @@ class Fleet:
             tick=tick,
             clock=self._clock,
         )
-        self._poll_schedule = PollSchedule(
-            interval=interval, folders=folders, requests_per_second=requests_per_second, clock=self._clock
-        )
-        polls = self._poll_schedule
-        self._worker = MailboxWorker(
-            suite, store, password, deliver, folders=folders, poll_schedule=polls, clock=self._clock, now=now
-        )
+        self._polls = PollSchedule(interval, folders, requests_per_second, self._clock)
+        self._worker = MailboxWorker(suite, store, password, deliver, folders, self._polls, self._clock, now)
         self._database = store.database
         self._free = asyncio.Semaphore(concurrency)
         self._last_rounds: dict[int, LeasedRound] = {}
@@ -188,7 +183,7 @@ class Fleet:
         return await self._table.list_due()
 
     async def _heartbeat(self) -> None:
-        self._poll_schedule.mailboxes, own = await self._table.heartbeat(self._claimed.values())
+        self._polls.mailboxes, own = await self._table.heartbeat(self._claimed.values())
         for mailbox in self._last_rounds.keys() - own - self._claimed.keys():
             self._worker.forget(self._last_rounds.pop(mailbox).name)
 

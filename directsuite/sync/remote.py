@@ -1,23 +1,55 @@
-"""A mailbox on the server: the requests of a synchronisation, and questions that compare several responses."""
+"""A mailbox on the server: requests, comparisons with the recorded messages, and the fetching of new ones.
+
+The new messages of a folder are committed in the order of their uids:
+
+    uids ──► batches ──► messages ──► NEW, MOVED or RESTORED, by their contents ──► one commit for each batch
+                 └─ not returned ──► quarantined, and retried later
+"""
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import re
-from collections.abc import AsyncIterator, Collection, Sequence
+from collections import defaultdict
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import TypeGuard, TypeVar, cast
+from typing import TypeGuard, cast
+
+import attrs
 
 from directsuite.core.call import SKIP_DECODING, ExchangeInfo
+from directsuite.core.iteration import Prefetch
 from directsuite.core.outcome import ErrorScope, find_error_scope
 from directsuite.core.retry import RetryPolicy
-from directsuite.errors import DirectSuiteError, NotFoundError, ResponseDecodeError, ServiceError, TransportError
+from directsuite.errors import (
+    AuthenticationError,
+    DirectSuiteError,
+    NotFoundError,
+    ResponseDecodeError,
+    ServiceError,
+)
 from directsuite.messaging.arguments import INBOX
-from directsuite.messaging.listings import fetch_and_measure
+from directsuite.messaging.listings import Batch, Batches, fetch_and_measure
 from directsuite.messaging.models import MessageDetail
 from directsuite.messaging.operations import CONTENT_PATHS
 from directsuite.messaging.service import Mailbox
-from directsuite.sync.decide import Match, UidListing, compute_sha256, find_match, has_content, is_storable
-from directsuite.sync.model import MessageRow
+from directsuite.sync import decide
+from directsuite.sync.commits import ChangeStep, Commits
+from directsuite.sync.decide import (
+    Certainty,
+    FolderMemory,
+    FolderRow,
+    FolderSnapshot,
+    Match,
+    UidListing,
+    compute_sha256,
+    find_match,
+    has_content,
+    is_storable,
+    split_in_half,
+)
+from directsuite.sync.model import LISTED_STATES, Change, ChangeSet, MessageRow, MessageState, StoredFolder
 from directsuite.wire.parsing import parse
 
 _DATE_TOLERANCE_MS = 1000
@@ -27,9 +59,21 @@ _HASH_BYTES = 16
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MAX_TIME_MS = 253_402_300_799_000  # the last second of the year 9999
 
+MIN_BATCHES_PER_ROUND = 16
+"""Batches that a round may fetch from a small folder; limited, so that other mailboxes get their turn."""
+MAX_ROUNDS_PER_FOLDER = 64
+"""Rounds that fetch a large folder: few, because each reads the complete listing and all states."""
 
-class ContradictionError(ResponseDecodeError):
-    """Responses of the service contradict each other. What they do not affect is synchronised."""
+_MAX_MISSED_FETCHES = 3  # rounds in which a uid is listed but not returned, until it is quarantined
+_MAX_ROUNDS_BLOCKED = 3  # rounds in which a folder waits for another that can't be read and may have its message
+_FAILURES_BEFORE_PROBE = 5  # messages in a row that can't be fetched
+
+MAX_BATCH_MESSAGES = 200
+_TARGET_RESPONSE_BYTES = 4 * 1024 * 1024
+_MAX_BATCHES_IN_FLIGHT = 2  # includes fetched batches that are not processed yet
+_MAX_ATTEMPTS = 3
+
+_MAYBE_KNOWN_TO_SINK = (MessageState.IN_DOUBT, MessageState.UNRESOLVED, MessageState.QUARANTINED_UNCONFIRMED)
 
 
 class Remote:
@@ -99,13 +143,6 @@ class Remote:
         return await fetch_and_measure(mailbox, lambda mailbox: mailbox.get_messages_by_uids(folder, uids))
 
 
-def find_name_problem(folder: str) -> str | None:
-    """Return why no request can contain a folder's name, as a predicate; None if one can."""
-    if folder in ("", ".", ".."):
-        return "consists of dots" if folder else "is empty"
-    return "contains NUL" if "\0" in folder else None
-
-
 def _read_damaged_list(body: bytes) -> list[object]:
     document = parse(body)
     members = cast("dict[str, object]", document) if isinstance(document, dict) else {}
@@ -118,9 +155,6 @@ def _read_damaged_list(body: bytes) -> list[object]:
 
 def _is_uid(value: object) -> TypeGuard[int]:
     return type(value) is int and value >= 0 and is_storable(value)
-
-
-_T = TypeVar("_T")
 
 
 def may_be_about_messages(error: DirectSuiteError) -> bool:
@@ -136,61 +170,6 @@ def has_unreadable_content(error: DirectSuiteError) -> bool:
 def may_mean_missing_folder(error: DirectSuiteError) -> bool:
     """Return True if the folder may not exist. The service has no error code for that."""
     return isinstance(error, ServiceError) and find_error_scope(error) is ErrorScope.ITEM
-
-
-async def find_count(remote: Remote, folder: str) -> int | None:
-    """Return the number of messages, or None if the service rejects this operation."""
-    try:
-        return await remote.count_messages(folder)
-    except ServiceError as error:
-        if find_error_scope(error) is not ErrorScope.ITEM:
-            raise
-        return None
-
-
-async def require_agreement(remote: Remote, folder: str, listing: Collection[int], count: int | None) -> None:
-    """Raise ContradictionError if no other operation agrees with a listing that lost many messages.
-
-    Services have listed no uids although they still had the messages. If GetMessageCount reports more messages than are
-    listed or is rejected, GetMessageMetaData must return messages, and only listed ones.
-
-    count: the result of GetMessageCount; None if it is rejected.
-    """
-    if count is not None and count <= len(listing):
-        return
-    uids = {message.uid async for message in remote.iter_metadata(folder)}
-    if not uids or not uids.issubset(listing):
-        counts = "is rejected" if count is None else f"reports {count}"
-        raise ContradictionError(
-            f"GetUIDs lists {len(listing)} messages and GetMessageCount {counts}. No deletions "
-            "were reported, and the folder is read again. If this continues, ask the service's provider."
-        )
-
-
-async def require_absence(remote: Remote, folder: str, uids: Sequence[int]) -> None:
-    """Raise ContradictionError if GetMessagesByUIDs returns messages that GetUIDs does not list."""
-    try:
-        messages = await remote.fetch_messages(folder, uids)
-    except DirectSuiteError as error:
-        if isinstance(error, TransportError) or find_error_scope(error) not in (ErrorScope.ITEM, ErrorScope.UNCERTAIN):
-            raise
-        is_returned = has_unreadable_content(error) or (isinstance(error, ResponseDecodeError) and error.too_large)
-        if not is_returned and len(uids) > 1:  # a service may reject all because of one missing message
-            for part in split_in_half(uids):
-                await require_absence(remote, folder, part)
-    else:
-        is_returned = any(message.uid in uids and not message.expunged for message in messages)
-    if is_returned:
-        raise ContradictionError(
-            "GetMessagesByUIDs returns messages that GetUIDs does not list. No deletions were reported, and "
-            "the folder is read again. If this continues, ask the service's provider."
-        )
-
-
-def split_in_half(items: Sequence[_T]) -> list[Sequence[_T]]:
-    """Return the second and the first half of the items, for a stack; a single item in one part."""
-    half = len(items) // 2
-    return [items[half:], items[:half]] if half else [items]
 
 
 async def has_same_message(remote: Remote, folder: str, row: MessageRow) -> bool | None:
@@ -244,3 +223,339 @@ async def _compare_batch_contents(remote: Remote, folder: str, rows: Sequence[Me
     else:
         compared = [has_content(messages[row.uid], row) for row in rows if row.uid in messages]
     return False if False in compared else True in compared or None
+
+
+@attrs.frozen(kw_only=True, repr=False)
+class FetchedBatch:
+    """The messages returned for some uids, or the error of the request."""
+
+    uids: Sequence[int]
+    messages: Sequence[tuple[MessageDetail, bytes]] = ()
+    """Each message with its digest, which is computed while the previous batch is written."""
+    failure: DirectSuiteError | None = None
+
+
+async def fetch_batches(remote: Remote, folder: str, uids: list[int], *, batches: int) -> AsyncGenerator[FetchedBatch]:
+    """Yield at most `batches` batches, by ascending uid. Raises errors that the messages do not cause.
+
+    A batch that fails is halved until the failing message is alone. That one is requested three times, and yielded with
+    its error.
+    """
+    cut = Batches(
+        uids, batch_size=MAX_BATCH_MESSAGES, window=_MAX_BATCHES_IN_FLIGHT, batch_bytes=_TARGET_RESPONSE_BYTES
+    )
+
+    async def fetch(batch: Batch) -> FetchedBatch:
+        try:
+            messages, batch.size = await remote.fetch_and_measure(folder, batch.uids)
+        except DirectSuiteError as failure:
+            if not may_be_about_messages(failure):
+                raise
+            return FetchedBatch(uids=batch.uids, failure=failure)
+        if isinstance(messages, ResponseDecodeError):
+            cut.record_received(batch, len(batch.uids))
+            return FetchedBatch(uids=batch.uids, failure=messages)
+        cut.record_received(batch, len(messages))
+        return FetchedBatch(uids=batch.uids, messages=_add_digests(messages))
+
+    keys = itertools.islice(cut, batches)
+    async with Prefetch(keys, fetch, window=_MAX_BATCHES_IN_FLIGHT, has_room=cut.has_room) as fetched_batches:
+        async for fetched in fetched_batches:
+            if fetched.failure is None:
+                yield fetched
+            else:
+                async with contextlib.aclosing(_single_out(remote, folder, fetched.uids)) as parts:
+                    async for part in parts:
+                        yield part
+            cut.unread.popleft()
+
+
+async def _single_out(remote: Remote, folder: str, uids: Sequence[int]) -> AsyncGenerator[FetchedBatch]:
+    parts = split_in_half(uids)
+    while parts:
+        part = parts.pop()
+        fetched = await _fetch(remote, folder, part, 1 if len(part) > 1 else _MAX_ATTEMPTS)
+        if fetched.failure is None or len(part) == 1:
+            yield fetched
+        else:
+            parts += split_in_half(part)
+
+
+async def _fetch(remote: Remote, folder: str, uids: Sequence[int], times: int) -> FetchedBatch:
+    fetched = FetchedBatch(uids=uids)
+    for _ in range(times):
+        try:
+            return FetchedBatch(uids=uids, messages=_add_digests(await remote.fetch_messages(folder, uids)))
+        except DirectSuiteError as failure:
+            if not may_be_about_messages(failure):
+                raise
+            fetched = FetchedBatch(uids=uids, failure=failure)
+            if has_unreadable_content(failure):
+                break
+    return fetched
+
+
+def _add_digests(messages: Sequence[MessageDetail]) -> list[tuple[MessageDetail, bytes]]:
+    return [(message, decide.compute_digest(message)) for message in messages]
+
+
+@attrs.define(eq=False, repr=False, slots=False)
+class FolderFetch:
+    """Fetches new and quarantined messages of a folder.
+
+    folders: the mailbox's folders, by name.
+    """
+
+    _commits: Commits = attrs.field(alias="commits")
+    _remote: Remote = attrs.field(alias="remote")
+    _snapshot: FolderSnapshot = attrs.field(alias="snapshot")
+    _folders: Mapping[str, FolderMemory] = attrs.field(alias="folders")
+
+    def __attrs_post_init__(self) -> None:
+        self._state = self._snapshot.state
+        uids = self._snapshot.uids
+        self._listed = uids if self._state.certainty is Certainty.CONFIRMED else None
+        self._uids_to_fetch = self._snapshot.uids_to_fetch
+        self._max_batches = max(MIN_BATCHES_PER_ROUND, len(uids) // (MAX_ROUNDS_PER_FOLDER * MAX_BATCH_MESSAGES))
+        self._unread: frozenset[int] | None = None
+        self._other_listings: dict[str, frozenset[int] | None] = {}
+        self._unreadable = set[str]()
+        self._metadata: dict[int | None, MessageRow] | None = None
+        self._failures_in_a_row = 0
+
+    async def fetch_new(self) -> bool:
+        """Fetch and commit new messages, up to the round's limit or to a message that the service does not return.
+
+        Return True if none is left, and no rejection by the sink is undecided.
+        """
+        done = 0
+        if self._uids_to_fetch and self._commits.needs_read_state:
+            self._unread = await self._fetch_unread_uids()
+        batches = fetch_batches(self._remote, self._state.name, self._uids_to_fetch, batches=self._max_batches)
+        async with contextlib.aclosing(batches):
+            async for batch in batches:
+                taken = await self._process_batch(batch)
+                done += taken
+                if taken < len(batch.uids):
+                    break
+        return done == len(self._uids_to_fetch) and self._state.name not in self._commits.undecided
+
+    async def _fetch_unread_uids(self) -> frozenset[int] | None:
+        """Return the uids of unread messages; None if too many or the request fails. Raises AuthenticationError."""
+        # Only a few, because the service returns them only with their contents.
+        is_first_time = self._state.folder.audited_ms is None
+        max_count = MAX_BATCH_MESSAGES if is_first_time else min(len(self._uids_to_fetch), MAX_BATCH_MESSAGES)
+        try:
+            return await self._remote.list_unread_uids(self._state.name, max_count)
+        except AuthenticationError:  # repeated logins with a wrong password may lock the account
+            raise
+        except DirectSuiteError:
+            return None
+
+    async def _process_batch(self, batch: FetchedBatch) -> int:
+        """Return how many messages were committed or quarantined. The next round continues with the others.
+
+        Raises the batch's error if the service seems to be the cause.
+        """
+        if batch.failure is not None:
+            await self._quarantine(batch.uids[0], type(batch.failure).__name__)
+            self._failures_in_a_row += 1
+            if self._failures_in_a_row % _FAILURES_BEFORE_PROBE == 0 and not await self._can_any_be_fetched():
+                raise batch.failure
+            return 1
+        by_uid = {message.uid: (message, digest) for message, digest in batch.messages}
+        self._state.missed_fetches.update(_find_missed(batch.uids, by_uid))
+        done = 0
+        while done < len(batch.uids):
+            returned = list(itertools.takewhile(by_uid.__contains__, batch.uids[done:]))
+            self._failures_in_a_row = 0 if returned else self._failures_in_a_row
+            committed = await self._commit(returned, [by_uid[uid] for uid in returned])
+            done += committed
+            if committed < len(returned) or done == len(batch.uids):
+                break
+            if not await self._skip_missed(batch.uids[done], is_empty=not by_uid):
+                break
+            done += 1
+        return done
+
+    async def retry(self, row: MessageRow) -> None:
+        """Fetch a quarantined message again. Commit it, or one more failed attempt if it is not returned."""
+        fetched = await _fetch(self._remote, self._state.name, [row.uid], 1)
+        for message, digest in fetched.messages:
+            if message.uid == row.uid:
+                await self._commit([row.uid], [(message, digest)])
+                return
+        key = self._commits.make_key(self._state.name, row)
+        self._commits.health.rejections.pop(key, None)  # otherwise every round would retry it
+        await self._commits.write(ChangeSet(rows=[decide.with_failed_attempt(row, self._commits.now_ms())]))
+
+    async def _commit(self, uids: Sequence[int], messages: Sequence[tuple[MessageDetail, bytes]]) -> int:
+        """Commit the messages of `uids`, each with its digest. Return the number committed.
+
+        Stop at a message that differs from the recorded one, and mark the folder as SUSPECT.
+        """
+        recorded = await self._read_rows(uids)
+        digests = {digest for _, digest in messages} | {row.digest for row in recorded.values() if row.digest}
+        origins: defaultdict[bytes | None, list[FolderRow]] = defaultdict(list)
+        for name, row in await self._commits.store.with_digests(self._commits.lease, digests):
+            origins[row.digest].append((name, row))
+        steps, folders = list[ChangeStep](), list[StoredFolder]()
+        for uid, (message, digest) in zip(uids, messages, strict=True):
+            own = recorded.get(uid)
+            attempts = 0 if own is None else own.attempts
+            row = decide.make_row(message, self._state.folder, uid, digest, attempts)
+            if own is not None and own.digest not in (None, digest):
+                if not decide.has_content(message, own):
+                    self._state.certainty = Certainty.SUSPECT
+                    break
+                # The date or size could not be read this time.
+                row = attrs.evolve(own, state=MessageState.LIVE, retry_ms=None)
+            origin = await self._find_origin(row, origins[row.digest])
+            if origin is not None:
+                origins[row.digest].remove(origin)
+                folders += self._invalidate_other_folder(*origin)
+            before = None if origin is None else origin[1]
+            steps.append(ChangeStep(change=self._make_change(message, row, origin), old_row=before, new_row=row))
+        if steps:
+            folders += self._state.invalidate_listing()
+        await self._commits.deliver(steps, folders)
+        return len(steps)
+
+    async def _read_rows(self, uids: Sequence[int]) -> dict[int, MessageRow]:
+        known = self._snapshot.recorded.keys() & uids
+        rows = await self._commits.store.rows(self._state.folder, known) if known else ()
+        return {row.uid: row for row in rows}
+
+    async def _find_origin(self, row: MessageRow, candidates: Sequence[FolderRow]) -> FolderRow | None:
+        """Return the earlier row that the message has left; None for a copy or an unknown message."""
+        for origin in decide.rank_origins(row, candidates):
+            if decide.has_surely_left(row, origin[1]) or not await self._may_be_there(*origin):
+                return origin
+        return None
+
+    async def _may_be_there(self, name: str, row: MessageRow) -> bool:
+        """Return True if the row's message may still be there.
+
+        An unreadable folder raises its error in the first rounds, then counts as True.
+        """
+        if name in self._unreadable:
+            return True
+        try:
+            is_there = await self._is_there(name, row)
+        except DirectSuiteError as error:
+            if row.folder == self._state.folder.id or not may_be_about_messages(error):
+                raise
+            self._state.rounds_blocked_by[name] += 1
+            if self._state.rounds_blocked_by[name] < _MAX_ROUNDS_BLOCKED and not may_mean_missing_folder(error):
+                raise
+            self._unreadable.add(name)
+            return True
+        del self._state.rounds_blocked_by[name]
+        return is_there
+
+    async def _is_there(self, name: str, row: MessageRow) -> bool:
+        if row.folder == self._state.folder.id:
+            listed = self._listed
+        else:  # listed after this folder, so that a message that moved here is not in that listing
+            if name not in self._other_listings:
+                self._other_listings[name] = await self._list_other_folder(name)
+            listed = self._other_listings[name]
+        if listed is not None and row.uid not in listed:
+            return False
+        if await has_same_message(self._remote, name, row):
+            return True
+        if listed is not None and name in self._folders:
+            self._folders[name].certainty = Certainty.SUSPECT
+        return False
+
+    async def _list_other_folder(self, name: str) -> frozenset[int] | None:
+        """Return a folder's uids; an empty set if it was deleted, None if its listing is unreliable."""
+        try:
+            listed = await self._remote.list_uids(name)
+        except ServiceError as error:
+            if not may_mean_missing_folder(error) or name in await self._remote.list_folders():
+                raise
+            return frozenset()
+        if listed is None or listed.unusable_count:
+            return None
+        state = self._folders.get(name)
+        if state is not None:
+            snapshot = FolderSnapshot(state, listed, await self._commits.store.states(state.folder))
+            if snapshot.has_lost_many and await self._remote.count_messages(name) > len(listed.uids):
+                return None
+        return listed.uids
+
+    def _invalidate_other_folder(self, name: str, row: MessageRow) -> list[StoredFolder]:
+        # Otherwise the message would not be fetched if it came back.
+        if row.state not in LISTED_STATES or name not in self._folders or row.folder == self._state.folder.id:
+            return []
+        state = self._folders[name]
+        if state.certainty is not Certainty.SUSPECT:
+            state.certainty = Certainty.OUTDATED
+        return state.invalidate_listing()
+
+    def _make_change(self, message: MessageDetail, row: MessageRow, origin: FolderRow | None) -> Change:
+        return Change(
+            kind=decide.change_kind(row, None if origin is None else origin[1]),
+            key=self._commits.make_key(self._state.name, row),
+            previous=None if origin is None else self._commits.make_key(*origin),
+            message=message,
+            digest=decide.to_hex(row.digest),
+            is_read=None if self._unread is None else row.uid not in self._unread,
+        )
+
+    async def _can_any_be_fetched(self) -> bool:
+        # If neither a sentinel nor the newest message can be fetched, the service is the cause.
+        recorded = [row.uid for row in await self._commits.store.sentinels(self._state.folder)]
+        for uid in (*recorded, self._uids_to_fetch[-1]):
+            with contextlib.suppress(DirectSuiteError):
+                if await self._remote.fetch_messages(self._state.name, [uid]):
+                    return True
+        return False
+
+    async def _skip_missed(self, uid: int, *, is_empty: bool) -> bool:
+        """Quarantine a message that several responses lacked. Before that, return False: it may have been deleted.
+
+        Raises ResponseDecodeError if the service returns no messages at all.
+        """
+        if self._state.missed_fetches[uid] < _MAX_MISSED_FETCHES:
+            return False
+        if is_empty and len(self._uids_to_fetch) > 1 and not await self._can_any_be_fetched():
+            raise ResponseDecodeError("The service lists messages, but does not return them. Ask its provider.")
+        del self._state.missed_fetches[uid]
+        problem = (
+            "The folder lists the message, but the service does not return it. If this persists, ask its provider."
+        )
+        await self._quarantine(uid, problem)
+        return True
+
+    async def _quarantine(self, uid: int, problem: str) -> None:
+        if self._metadata is None:  # read once for the round; that also shows that the service responds
+            expected = frozenset(self._uids_to_fetch[: self._max_batches * MAX_BATCH_MESSAGES])
+            messages = self._remote.iter_metadata(self._state.name)
+            try:
+                self._metadata = {
+                    each.uid: decide.make_row(each, self._state.folder, each.uid)
+                    async for each in messages
+                    if each.uid is not None and each.uid in expected
+                }
+            except ServiceError as error:
+                if not may_mean_missing_folder(error):
+                    raise
+                self._metadata = {}
+        recorded, folder = (await self._read_rows([uid])).get(uid), self._state.folder
+        maybe_known = recorded is not None and recorded.state in _MAYBE_KNOWN_TO_SINK
+        state = MessageState.QUARANTINED_UNCONFIRMED if maybe_known else MessageState.POISON
+        row = self._metadata.get(uid) or MessageRow(folder.id, folder.uid_validity, uid, state)
+        row = attrs.evolve(row, state=state, digest=None if recorded is None else recorded.digest)
+        row = decide.with_failed_attempt(row, self._commits.now_ms())
+        problems = {row.key: problem}
+        await self._commits.write(ChangeSet(rows=[row], problems=problems, folders=self._state.invalidate_listing()))
+        self._commits.report.quarantined += 1
+
+
+def _find_missed(uids: Sequence[int], returned: Collection[int | None]) -> list[int]:
+    """Return missing uids: the first, and all before the last returned uid. A later response may contain the others."""
+    last = max((place for place, uid in enumerate(uids) if uid in returned), default=0)
+    absent = [(place, uid) for place, uid in enumerate(uids) if uid not in returned]
+    return [uid for number, (place, uid) in enumerate(absent) if number == 0 or place < last]

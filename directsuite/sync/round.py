@@ -25,12 +25,11 @@ from collections.abc import Collection, Generator, Mapping, Sequence
 
 import attrs
 
-from directsuite.core.outcome import NOT_RETRYABLE, find_error_scope
-from directsuite.errors import DirectSuiteError
+from directsuite.core.outcome import NOT_RETRYABLE, ErrorScope, find_error_scope
+from directsuite.errors import DirectSuiteError, ResponseDecodeError, ServiceError, TransportError
 from directsuite.sync import decide
 from directsuite.sync.commits import ChangeStep, Commits
-from directsuite.sync.decide import Certainty, FolderMemory, FolderSnapshot, Metadata, UidListing
-from directsuite.sync.fetch import FolderFetch
+from directsuite.sync.decide import Certainty, FolderMemory, FolderSnapshot, Match, Metadata, UidListing, split_in_half
 from directsuite.sync.model import (
     LISTED_STATES,
     QUARANTINED_STATES,
@@ -43,19 +42,20 @@ from directsuite.sync.model import (
     StoredFolder,
 )
 from directsuite.sync.remote import (
-    ContradictionError,
+    FolderFetch,
     Remote,
     compare_contents,
-    find_count,
-    find_name_problem,
     has_same_message,
+    has_unreadable_content,
     may_mean_missing_folder,
-    require_absence,
-    require_agreement,
 )
 
 _VERIFICATION_INTERVAL = 600.0  # seconds between two verifications of an unchanged folder
 _MAX_RETRIES_PER_ROUND = 20
+
+
+class ContradictionError(ResponseDecodeError):
+    """Responses of the service contradict each other. What they do not affect is synchronised."""
 
 
 @attrs.define(eq=False, repr=False, slots=False)
@@ -129,7 +129,7 @@ class MailboxRounds:
     async def _list_names(self) -> Sequence[str]:
         """Return the folders to synchronise. Record deleted ones, and report invalid names."""
         listed = await self.remote.list_folders()
-        problems = {name: problem for name in listed if (problem := find_name_problem(name)) is not None}
+        problems = {name: problem for name in listed if (problem := _find_name_problem(name)) is not None}
         for name, problem in problems.items():
             self._report.failed_folders[name] = ContradictionError(
                 f"GetFolders lists a folder whose name {problem}. No request can contain that name, so that the "
@@ -204,12 +204,12 @@ class MailboxRounds:
         if not missing:
             snapshot.state.certainty = Certainty.CONFIRMED
             return
-        count = await find_count(self.remote, snapshot.state.name) if snapshot.has_lost_many else 0
+        count = await _find_count(self.remote, snapshot.state.name) if snapshot.has_lost_many else 0
         second = await self.remote.list_uids(snapshot.state.name)
         if second is None or second.unusable_count or not snapshot.is_confirmed_by(second.uids):
             return  # the folder has changed again
-        await require_agreement(self.remote, snapshot.state.name, second.uids, count)
-        await require_absence(self.remote, snapshot.state.name, decide.sample(sorted(missing)))
+        await _require_agreement(self.remote, snapshot.state.name, second.uids, count)
+        await _require_absence(self.remote, snapshot.state.name, decide.sample(sorted(missing)))
         snapshot.listing = second
         await self._write_missing(snapshot.state, await self._store.rows(snapshot.state.folder, missing))
         snapshot.state.certainty = Certainty.CONFIRMED
@@ -294,9 +294,13 @@ class MailboxRounds:
         rows = {row.uid: row for row in await self._store.rows(state.folder)}
         messages = self.remote.iter_metadata(state.name)
         metadata = {
-            message.uid: Metadata.from_message(message, rows.get(message.uid))
+            uid: Metadata(
+                decide.make_row(message, state.folder, uid),
+                bool(message.msg_id),
+                decide.find_match(message, rows[uid]) if uid in rows else Match.UNPROVEN,
+            )
             async for message in messages
-            if message.uid is not None
+            if (uid := message.uid) is not None
         }
         listing = await self.remote.list_uids(state.name) or UidListing()
         metadata = {uid: each for uid, each in metadata.items() if uid in listing.uids}  # the listing is newer
@@ -305,9 +309,9 @@ class MailboxRounds:
             if revived := decide.revived_rows(rows, listing.uids):
                 await self._commits.write(ChangeSet(rows=revived, folders=state.invalidate_listing()))
         else:
-            count = await find_count(self.remote, state.name)
+            count = await _find_count(self.remote, state.name)
             # Renumbering keeps only listed messages.
-            await require_agreement(self.remote, state.name, listing.uids, count)
+            await _require_agreement(self.remote, state.name, listing.uids, count)
             await self._renumber(state, rows, metadata)
         state.etag, state.certainty = None, Certainty.UNCONFIRMED
         return FolderSnapshot(state, listing, await self._store.states(state.folder))
@@ -344,3 +348,59 @@ class MailboxRounds:
         key, previous = self._commits.make_key(folder, row), self._commits.make_key(folder, old)
         change = Change(kind=Kind.MOVED, key=key, previous=previous, digest=decide.to_hex(row.digest))
         return ChangeStep(change=change, old_row=attrs.evolve(old, state=MessageState.UNRESOLVED), new_row=row)
+
+
+def _find_name_problem(folder: str) -> str | None:
+    """Return why no request can contain a folder's name, as a predicate; None if one can."""
+    if folder in ("", ".", ".."):
+        return "consists of dots" if folder else "is empty"
+    return "contains NUL" if "\0" in folder else None
+
+
+async def _find_count(remote: Remote, folder: str) -> int | None:
+    """Return the number of messages, or None if the service rejects this operation."""
+    try:
+        return await remote.count_messages(folder)
+    except ServiceError as error:
+        if find_error_scope(error) is not ErrorScope.ITEM:
+            raise
+        return None
+
+
+async def _require_agreement(remote: Remote, folder: str, listing: Collection[int], count: int | None) -> None:
+    """Raise ContradictionError if no other operation agrees with a listing that lost many messages.
+
+    Services have listed no uids although they still had the messages. If GetMessageCount reports more messages than are
+    listed or is rejected, GetMessageMetaData must return messages, and only listed ones.
+
+    count: the result of GetMessageCount; None if it is rejected.
+    """
+    if count is not None and count <= len(listing):
+        return
+    uids = {message.uid async for message in remote.iter_metadata(folder)}
+    if not uids or not uids.issubset(listing):
+        counts = "is rejected" if count is None else f"reports {count}"
+        raise ContradictionError(
+            f"GetUIDs lists {len(listing)} messages and GetMessageCount {counts}. No deletions "
+            "were reported, and the folder is read again. If this continues, ask the service's provider."
+        )
+
+
+async def _require_absence(remote: Remote, folder: str, uids: Sequence[int]) -> None:
+    """Raise ContradictionError if GetMessagesByUIDs returns messages that GetUIDs does not list."""
+    try:
+        messages = await remote.fetch_messages(folder, uids)
+    except DirectSuiteError as error:
+        if isinstance(error, TransportError) or find_error_scope(error) not in (ErrorScope.ITEM, ErrorScope.UNCERTAIN):
+            raise
+        is_returned = has_unreadable_content(error) or (isinstance(error, ResponseDecodeError) and error.too_large)
+        if not is_returned and len(uids) > 1:  # a service may reject all because of one missing message
+            for part in split_in_half(uids):
+                await _require_absence(remote, folder, part)
+    else:
+        is_returned = any(message.uid in uids and not message.expunged for message in messages)
+    if is_returned:
+        raise ContradictionError(
+            "GetMessagesByUIDs returns messages that GetUIDs does not list. No deletions were reported, and "
+            "the folder is read again. If this continues, ask the service's provider."
+        )

@@ -389,7 +389,7 @@ async def _find_message_id(
 
 async def _read_ids(transaction: Transaction, keys: Iterable[_StoredKey]) -> dict[_StoredKey, int]:
     found = dict[_StoredKey, int]()
-    for folder, keys_there in itertools.groupby(sorted(keys), key=_get_folder_key):
+    for folder, keys_there in itertools.groupby(sorted(keys), key=lambda key: key[:3]):
         values: dict[str, Any] = dict(zip(("mailbox", "folder", "uid_validity"), folder, strict=True))
         values["uids"] = [uid for *_, uid in keys_there]
         ((pairs,),) = await transaction.execute(_SINK_SQL["select_ids"], values)
@@ -443,10 +443,6 @@ def _encode_name(name: str) -> str:
     # Different names stay different.
     name = name.replace("\\", "\\\\").replace("\0", "\\0")
     return name.encode("utf-8", "backslashreplace").decode()
-
-
-def _get_folder_key(key: _StoredKey) -> tuple[str, str, int]:
-    return key[:3]
 
 
 def _make_key_values(key: Key) -> dict[str, Any]:

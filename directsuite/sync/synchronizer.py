@@ -31,8 +31,8 @@ from directsuite.errors import ClosedError, ConfigurationError, DirectSuiteError
 from directsuite.suite import DirectSuite
 from directsuite.sync.commits import Commits, Deliver, SinkHealth, UndecidedRejectionError
 from directsuite.sync.model import Kind, RoundReport, SinkError, StaleLeaseError, StoreError
-from directsuite.sync.remote import ContradictionError, Remote
-from directsuite.sync.round import MailboxRounds
+from directsuite.sync.remote import Remote
+from directsuite.sync.round import ContradictionError, MailboxRounds
 from directsuite.sync.sinks.iterator import ChangeStream
 from directsuite.sync.status import (
     NO_SUCH_FOLDER,
@@ -108,13 +108,9 @@ class Synchronizer:
         AT_LEAST_ONE.require("concurrency", concurrency)
         self._clock = clock or SystemClock()
         self._names = list(dict.fromkeys(mailboxes))
-        poll_schedule = PollSchedule(
-            interval=interval, folders=folders, requests_per_second=requests_per_second, clock=self._clock
-        )
-        poll_schedule.mailboxes = len(self._names)
-        self._worker = MailboxWorker(
-            suite, store, password, deliver, folders=folders, poll_schedule=poll_schedule, clock=self._clock, now=now
-        )
+        polls = PollSchedule(interval, folders, requests_per_second, self._clock)
+        polls.mailboxes = len(self._names)
+        self._worker = MailboxWorker(suite, store, password, deliver, folders, polls, self._clock, now)
         self._store = store
         self._concurrency = concurrency
         self._changed = asyncio.Event()
@@ -235,16 +231,6 @@ class Synchronizer:
                     self._changed.set()
 
 
-@attrs.define(eq=False, repr=False)
-class _ScheduledMailbox:
-    name: str
-    entry: int = 0
-    """The number of its newest heap entry. Older ones are ignored."""
-    has_backlog: bool = False
-    busy: bool = False
-    is_due_again: bool = False
-
-
 class Schedule:
     """The mailboxes of one process, ordered by due time.
 
@@ -252,62 +238,63 @@ class Schedule:
     """
 
     def __init__(self, names: Iterable[str], *, concurrency: int, now: float) -> None:
-        self._scheduled = {name: _ScheduledMailbox(name) for name in names}
+        self._newest = dict.fromkeys(names, 0)
+        """The number of each mailbox's newest heap entry, because older ones are ignored; 0 while it is busy."""
+        self._with_backlog = set[str]()
+        self._due_again = set[str]()
         self._entries = itertools.count(1)
         self._free = concurrency
         self._free_for_backlogs = max(1, concurrency // 2)
-        # By has_backlog: due time in monotonic seconds, number of the entry, mailbox.
-        self._heaps: dict[bool, list[tuple[float, int, _ScheduledMailbox]]] = {False: [], True: []}
-        for scheduled in self._scheduled.values():
-            self._push(scheduled, now)
+        # By whether they have a backlog: due time in monotonic seconds, number of the entry, mailbox.
+        self._heaps: dict[bool, list[tuple[float, int, str]]] = {False: [], True: []}
+        for name in self._newest:
+            self._push(name, now)
 
     def start(self, now: float) -> list[str]:
         """Return the mailboxes to run now, longest due first, at most the free `concurrency`. `finish` frees it."""
         started = list[str]()
         while (heap := self._find_next_heap()) is not None and heap[0][0] <= now:
-            scheduled = heapq.heappop(heap)[2]
-            scheduled.busy = True
+            name = heapq.heappop(heap)[2]
+            self._newest[name] = 0
             self._free -= 1
-            self._free_for_backlogs -= scheduled.has_backlog
-            started.append(scheduled.name)
+            self._free_for_backlogs -= name in self._with_backlog
+            started.append(name)
         return started
 
     def finish(self, name: str, due: float, *, has_backlog: bool) -> None:
         """Record the end of a round. due: monotonic seconds of the next one, ignored after `reschedule_now`."""
-        scheduled = self._scheduled[name]
         self._free += 1
-        self._free_for_backlogs += scheduled.has_backlog
-        scheduled.busy, scheduled.has_backlog = False, has_backlog
-        self._push(scheduled, _DUE_NOW if scheduled.is_due_again else due)
-        scheduled.is_due_again = False
+        self._free_for_backlogs += name in self._with_backlog
+        self._with_backlog.discard(name)
+        if has_backlog:
+            self._with_backlog.add(name)
+        self._push(name, _DUE_NOW if name in self._due_again else due)
+        self._due_again.discard(name)
 
     def reschedule_now(self, name: str) -> None:
         """Make a mailbox due before all others; if it is busy, after its round. An unknown mailbox is ignored."""
-        scheduled = self._scheduled.get(name)
-        if scheduled is None:
-            return
-        if scheduled.busy:
-            scheduled.is_due_again = True
-        else:
-            self._push(scheduled, _DUE_NOW)
+        if self._newest.get(name):
+            self._push(name, _DUE_NOW)
+        elif name in self._newest:
+            self._due_again.add(name)
 
     def find_next_due(self) -> float | None:
         """Return when the next mailbox can start, in monotonic seconds; None if a round must end first."""
         heap = self._find_next_heap()
         return None if heap is None else heap[0][0]
 
-    def _find_next_heap(self) -> list[tuple[float, int, _ScheduledMailbox]] | None:
+    def _find_next_heap(self) -> list[tuple[float, int, str]] | None:
         heaps = [self._heaps[False]] if self._free else []
         if self._free and self._free_for_backlogs > 0:
             heaps.append(self._heaps[True])
         for heap in heaps:
-            while heap and (heap[0][2].busy or heap[0][2].entry != heap[0][1]):
+            while heap and self._newest[heap[0][2]] != heap[0][1]:
                 heapq.heappop(heap)
         return min((heap for heap in heaps if heap), key=lambda heap: heap[0][:2], default=None)
 
-    def _push(self, scheduled: _ScheduledMailbox, due: float) -> None:
-        scheduled.entry = next(self._entries)
-        heapq.heappush(self._heaps[scheduled.has_backlog], (due, scheduled.entry, scheduled))
+    def _push(self, name: str, due: float) -> None:
+        self._newest[name] = next(self._entries)
+        heapq.heappush(self._heaps[name in self._with_backlog], (due, self._newest[name], name))
 
 
 class PollSchedule:
@@ -319,7 +306,7 @@ class PollSchedule:
     """
 
     def __init__(
-        self, *, interval: float | None, folders: Sequence[str] | None, requests_per_second: float, clock: Clock
+        self, interval: float | None, folders: Sequence[str] | None, requests_per_second: float, clock: Clock
     ) -> None:
         INTERVAL.allow_none().require("interval", interval)
         POSITIVE.require("requests_per_second", requests_per_second)
@@ -416,10 +403,10 @@ class MailboxWorker:
     _store: Store
     _password: Passwords
     deliver: Deliver | None
-    _folders: Sequence[str] | None = attrs.field(alias="folders", kw_only=True)
-    _poll_schedule: PollSchedule = attrs.field(alias="poll_schedule", kw_only=True)
-    _clock: Clock = attrs.field(alias="clock", kw_only=True)
-    _now: Callable[[], float] = attrs.field(alias="now", kw_only=True)
+    _folders: Sequence[str] | None = attrs.field(alias="folders")
+    _poll_schedule: PollSchedule = attrs.field(alias="poll_schedule")
+    _clock: Clock = attrs.field(alias="clock")
+    _now: Callable[[], float] = attrs.field(alias="now")
     requested_mailboxes: Collection[str] | None = attrs.field(default=None, init=False)
     """Mailboxes with operator requests, if the caller looks for them; None: each round looks for its own."""
     _mailboxes: dict[str, _MailboxMemory] = attrs.field(factory=dict[str, "_MailboxMemory"], init=False)

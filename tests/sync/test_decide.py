@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -27,9 +28,7 @@ from directsuite.sync.model import LISTED_STATES, STATE_AFTER_LEAVING, Kind, Mes
 
 UIDS = st.integers(1, 12)
 IDENTITIES = st.sampled_from([b"a", b"b", b"c", b"d"])
-METADATA = st.dictionaries(
-    UIDS, st.builds(Metadata, identity=IDENTITIES, strong=st.booleans(), size=st.just(1), received_ms=st.just(0))
-)
+METADATA = st.dictionaries(UIDS, st.tuples(IDENTITIES, st.booleans()))
 FOLDER = StoredFolder(id=1, name="INBOX")
 MOVED_ON = StoredFolder(id=1, name="INBOX", uid_validity=2)
 
@@ -121,18 +120,19 @@ def test_each_state_of_a_listed_message_has_one_for_when_it_leaves() -> None:
     ]
 
 
-@given(rows=st.dictionaries(UIDS, IDENTITIES), metadata=METADATA)
+@given(rows=st.dictionaries(UIDS, IDENTITIES), listed=METADATA)
 def test_messages_are_matched_one_to_one_by_unique_identity(
-    rows: dict[int, bytes], metadata: dict[int, Metadata]
+    rows: dict[int, bytes], listed: dict[int, tuple[bytes, bool]]
 ) -> None:
+    metadata = {uid: Metadata(attrs.evolve(row(uid), identity=each), strong) for uid, (each, strong) in listed.items()}
     recorded = {
         uid: MessageRow(folder=1, uid_validity=1, uid=uid, state=MessageState.LIVE, identity=each)
         for uid, each in rows.items()
     }
     pairs = list(carried_over_pairs(MOVED_ON, recorded, metadata))
-    identities = [each.identity for each in metadata.values()]
+    identities = [each.row.identity for each in metadata.values()]
     for old, now in pairs:
-        assert old.identity == now.identity == metadata[now.uid].identity
+        assert old.identity == now.identity == metadata[now.uid].row.identity
         assert metadata[now.uid].strong
         assert (now.folder, now.uid_validity, now.state) == (1, 2, MessageState.LIVE)
         assert identities.count(now.identity or b"") == list(rows.values()).count(now.identity or b"") == 1
@@ -143,7 +143,7 @@ def test_messages_are_matched_one_to_one_by_unique_identity(
     "state", [MessageState.DELETED, MessageState.UNRESOLVED, MessageState.IN_DOUBT, MessageState.POISON]
 )
 def test_only_messages_in_sink_are_matched(state: MessageState) -> None:
-    strong = {5: Metadata(identity=b"a", strong=True, size=1, received_ms=0)}
+    strong = {5: Metadata(attrs.evolve(row(5), identity=b"a", digest=None), strong=True)}
     assert list(carried_over_pairs(MOVED_ON, {1: row(1, state)}, strong)) == []
     carried_over = [now for _, now in carried_over_pairs(MOVED_ON, {1: row(1, MessageState.MISSING)}, strong)]
     assert [(now.uid, now.digest) for now in carried_over] == [(5, b"d")]

@@ -33,7 +33,7 @@ def recorded(message: MessageDetail) -> MessageRow:
         uid_validity=1,
         uid=1,
         state=MessageState.LIVE,
-        identity=compute_identity(message),
+        identity=compute_identity(message, read_received_ms(message), read_size(message)),
         digest=compute_digest(message),
         size=read_size(message),
         received_ms=read_received_ms(message),

@@ -22,7 +22,7 @@ import pytest
 from directsuite.durable.database import Transaction
 from directsuite.errors import ResponseDecodeError, ServerError
 from directsuite.messaging.models import MessageDetail
-from directsuite.sync import Change, Deliver, Kind, SqliteStore, fetch
+from directsuite.sync import Change, Deliver, Kind, SqliteStore, remote
 from directsuite.sync.decide import UidListing
 from directsuite.sync.model import RoundReport
 from directsuite.sync.remote import Remote
@@ -230,9 +230,9 @@ async def test_message_deleted_during_crash_is_reported_without_audit(
 async def test_the_rounds_of_a_first_synchronisation_are_bounded(
     store: SqliteStore, monkeypatch: pytest.MonkeyPatch, messages: int, rounds: int
 ) -> None:
-    monkeypatch.setattr(fetch, "MAX_BATCH_MESSAGES", 2)
-    monkeypatch.setattr(fetch, "MIN_BATCHES_PER_ROUND", 1)
-    monkeypatch.setattr(fetch, "MAX_ROUNDS_PER_FOLDER", 5)
+    monkeypatch.setattr(remote, "MAX_BATCH_MESSAGES", 2)
+    monkeypatch.setattr(remote, "MIN_BATCHES_PER_ROUND", 1)
+    monkeypatch.setattr(remote, "MAX_ROUNDS_PER_FOLDER", 5)
     scene = SyncScenario(FakeServer({"INBOX": {uid: make_message(uid) for uid in range(1, messages + 1)}}), store)
     taken = 1
     while (await scene.rounds.run_round()).has_more:

@@ -9,7 +9,7 @@ import attrs
 import pytest
 
 from directsuite.errors import AuthenticationError
-from directsuite.sync import Change, MaildirSink, SqliteStore, SyncStatus, fetch
+from directsuite.sync import Change, MaildirSink, SqliteStore, SyncStatus, remote
 from directsuite.sync.remote import Remote
 from directsuite.sync.sinks.maildir import build_mailbox_dir
 from tests.integration.scenario import ALICE, Scenario
@@ -128,7 +128,7 @@ async def test_later_rounds_of_the_first_synchronisation_know_it(
     sink = ReadStates()
     uids = await scenario.deliver("one", "two", "three", "four")
     await scenario.box.mark_messages_as_read_by_uids("INBOX", uids[1:])
-    monkeypatch.setattr(fetch, "MIN_BATCHES_PER_ROUND", 1)
-    monkeypatch.setattr(fetch, "MAX_BATCH_MESSAGES", 2)  # in each round
+    monkeypatch.setattr(remote, "MIN_BATCHES_PER_ROUND", 1)
+    monkeypatch.setattr(remote, "MAX_BATCH_MESSAGES", 2)  # in each round
     await make_sync(scenario, store, sink).once()
     assert sink.states == {"one": False, "two": True, "three": True, "four": True}

@@ -31,8 +31,8 @@ class RoundStub:
         self.results = list[RoundReport | BaseException]()
         clock = SteppedClock(now=10_000.0)
         schedule = PollSchedule(interval=INTERVAL, folders=None, requests_per_second=100.0, clock=clock)
-        about: dict[str, Any] = {"deliver": None, "folders": None, "poll_schedule": schedule, "now": lambda: 0.0}
-        self.worker = MailboxWorker(scenario.suite, SqliteStore(":memory:"), FakePasswords(), clock=clock, **about)
+        store = SqliteStore(":memory:")
+        self.worker = MailboxWorker(scenario.suite, store, FakePasswords(), None, None, schedule, clock, lambda: 0.0)
         self.worker.requested_mailboxes = ()
         monkeypatch.setattr(MailboxRounds, "run_round", self._run_round)
         monkeypatch.setattr(SqliteStore, "claim", self._claim)

@@ -26,14 +26,6 @@ class _Batch:
     done: asyncio.Future[None]
     reported_count: int = 0
 
-    def end(self, error: SinkError | None) -> None:
-        if self.done.done():  # the delivery was cancelled
-            return
-        if error is None:
-            self.done.set_result(None)
-        else:
-            self.done.set_exception(error)
-
 
 _Batches = asyncio.Queue[_Batch | None]
 """The waiting batches. None: the synchronisation has ended."""
@@ -113,9 +105,13 @@ class ChangeStream(AsyncIterator[Change]):
         self._end_batch(SinkError(text))
 
     def _end_batch(self, error: SinkError | None) -> None:
-        if self._batch is not None:
-            self._batch.end(error)
-            self._batch = None
+        batch, self._batch = self._batch, None
+        if batch is None or batch.done.done():  # the delivery was cancelled
+            return
+        if error is None:
+            batch.done.set_result(None)
+        else:
+            batch.done.set_exception(error)
 
     def __del__(self) -> None:
         if self._running is not None and not self._running.done():

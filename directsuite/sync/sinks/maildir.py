@@ -33,8 +33,6 @@ from os import PathLike
 from pathlib import Path
 from typing import BinaryIO, Self
 
-import attrs
-
 from directsuite.core.files import DEVICE, create_file, explain_os_error, sync_folder, to_path
 from directsuite.core.privacy import scrub_class
 from directsuite.errors import InvalidArgumentError
@@ -69,16 +67,6 @@ class MaildirError(SinkError):
         self.errno = errno
 
 
-@attrs.define
-class _CachedMaildir:
-    """The keys of a Maildir's files. New messages need no listing if `new` and `cur` are unchanged."""
-
-    keys: set[int] = attrs.field(factory=set[int])
-    """The first 64 bits of each key, also of removed files."""
-    change_stamps: tuple[tuple[int, int], ...] = ()
-    """The inode and ctime in nanoseconds of `new` and `cur`."""
-
-
 @scrub_class
 class MaildirSink:
     """Writes changes to Maildirs. Only one process may deliver the changes of a mailbox at a time.
@@ -95,7 +83,7 @@ class MaildirSink:
     def __init__(self, folder: str | PathLike[str], *, keep_gone: bool = False) -> None:
         self._root = to_path(folder, "folder")
         self._keep_gone = keep_gone
-        self._cache: dict[Path, _CachedMaildir] = {}
+        self._cache: dict[Path, _Maildir] = {}
         """Deliveries in several threads take entries out, and put them back."""
         try:
             self._root.mkdir(mode=0o700, exist_ok=True)
@@ -186,17 +174,24 @@ class _UnsyncedFiles:
 
 
 class _Maildir:
-    """A Maildir, with its files that have a key of the current delivery."""
+    """A Maildir, with its files that have a key of the current delivery.
 
-    def __init__(self, path: Path, keys: set[str], known: _CachedMaildir, unsynced: _UnsyncedFiles) -> None:
+    New messages need no listing, which is slow in a large directory, if `new` and `cur` are unchanged since the last
+    delivery, and no file has their keys.
+    """
+
+    def __init__(self, path: Path) -> None:
         self.path = path
-        self._unsynced = unsynced
+        self.known_keys = set[int]()
+        """The first 64 bits of each key, also of removed files."""
+        self._change_stamps: tuple[tuple[int, int], ...] = ()
+        """The inode and ctime in nanoseconds of `new` and `cur`."""
+
+    def begin(self, keys: set[str], unsynced: _UnsyncedFiles, *, needs_scan: bool) -> None:
         self._keys = keys
-        self._cached = known
+        self._unsynced = unsynced
         self._files: dict[tuple[str, str], Path] = {}
         self._has_saved_flags = False
-
-    def begin(self) -> None:
         for directory in (self.path.parent, self.path, *(self.path / each for each in ("tmp", "new", "cur"))):
             with contextlib.suppress(FileExistsError):
                 directory.mkdir(0o700)
@@ -205,17 +200,17 @@ class _Maildir:
         for name in _list_names(self.path / "tmp"):
             if _TEMPORARY.fullmatch(name):
                 (self.path / "tmp" / name).unlink(missing_ok=True)
-        is_unchanged = self._read_change_stamps() == self._cached.change_stamps
-        if not is_unchanged or not self._cached.keys.isdisjoint(map(_parse_key_number, self._keys)):
-            self.scan()  # listing a large directory is slow
+        is_changed = self._read_change_stamps() != self._change_stamps
+        if needs_scan or is_changed or not self.known_keys.isdisjoint(map(_parse_key_number, keys)):
+            self.scan()
 
     def scan(self) -> None:
         self._files.clear()
-        self._cached.keys.clear()
+        self.known_keys.clear()
         for place in ("new", "cur"):  # this order sees a file that a mail program moves during the scan
             for name in _list_names(self.path / place):
                 if found := _NAME.fullmatch(name):
-                    self._cached.keys.add(_parse_key_number(found["key"]))
+                    self.known_keys.add(_parse_key_number(found["key"]))
                     if found["key"] in self._keys:
                         self._files[found["key"], found["digest"]] = self.path / place / name
 
@@ -240,7 +235,7 @@ class _Maildir:
 
     def add(self, path: Path) -> None:
         if found := _NAME.fullmatch(path.name):
-            self._cached.keys.add(_parse_key_number(found["key"]))
+            self.known_keys.add(_parse_key_number(found["key"]))
             self._files[found["key"], found["digest"]] = path
 
     def forget(self, path: Path) -> None:
@@ -268,13 +263,13 @@ class _Maildir:
             for path in [entry.path for entry in entries if entry.stat().st_mtime < before]:
                 Path(path).unlink(missing_ok=True)
 
-    def sync(self) -> _CachedMaildir:
+    def sync(self) -> None:
         for directory in (self.path / "new", self.path / "cur", self.path, self.path.parent):
             sync_folder(directory)
         if self._has_saved_flags:
             self._remove_old_flags()
-        self._cached.change_stamps = self._read_change_stamps()
-        return self._cached
+        self._change_stamps = self._read_change_stamps()
+        self._keys, self._files = set(), {}  # the cache retains this object
 
     def _read_change_stamps(self) -> tuple[tuple[int, int], ...]:
         states = [(self.path / place).stat() for place in ("new", "cur")]
@@ -282,9 +277,7 @@ class _Maildir:
 
 
 class _Delivery:
-    def __init__(
-        self, root: Path, changes: Sequence[Change], cache: dict[Path, _CachedMaildir], *, keep_gone: bool
-    ) -> None:
+    def __init__(self, root: Path, changes: Sequence[Change], cache: dict[Path, _Maildir], *, keep_gone: bool) -> None:
         self._root = root
         self._cache = cache
         self._keep_gone = keep_gone
@@ -294,9 +287,8 @@ class _Delivery:
         is_new = all(change.kind is Kind.NEW and change.previous is None for change in changes)
         self._maildirs: dict[Path, _Maildir] = {}
         for path in dict.fromkeys(map(self._build_path, keys)):
-            cached = self._cache.pop(path, _CachedMaildir())
-            self._maildirs[path] = _Maildir(path, hashes, cached if is_new else _CachedMaildir(), self._unsynced)
-            self._maildirs[path].begin()
+            self._maildirs[path] = self._cache.pop(path, _Maildir(path))
+            self._maildirs[path].begin(hashes, self._unsynced, needs_scan=not is_new)
 
     def __enter__(self) -> Self:
         return self
@@ -316,8 +308,9 @@ class _Delivery:
     def sync(self) -> None:
         self._unsynced.finish()
         for path, maildir in self._maildirs.items():
-            self._cache[path] = maildir.sync()
-        while sum(len(each.keys) for each in list(self._cache.values())) > _MAX_CACHED_KEYS and len(self._cache) > 1:
+            maildir.sync()
+            self._cache[path] = maildir
+        while len(self._cache) > 1 and sum(len(each.known_keys) for each in [*self._cache.values()]) > _MAX_CACHED_KEYS:
             self._cache.pop(next(iter(list(self._cache))), None)
         sync_folder(self._root)
 
