@@ -23,6 +23,7 @@ from directsuite.sync.decide import (
     rank_origins,
     revived_rows,
     rows_after_leaving,
+    rows_to_compare,
 )
 from directsuite.sync.model import LISTED_STATES, STATE_AFTER_LEAVING, Kind, MessageRow, MessageState, StoredFolder
 
@@ -236,6 +237,23 @@ def test_a_message_that_returned_waits_again() -> None:
         "waits",
         "reported",
     ]
+
+
+@pytest.mark.parametrize(
+    ("second", "confirms"),
+    [({1, 2, 3}, True), ({1, 2, 3, 9}, True), ({1, 2}, False), ({1, 2, 9}, False), ({1, 2, 3, 5}, False)],
+)
+def test_a_second_listing_confirms_the_first_if_it_has_all_its_uids(second: set[int], confirms: bool) -> None:
+    first = snapshot({1, 2, 3}, dict.fromkeys(range(1, 7), MessageState.LIVE))
+    assert first.is_confirmed_by(frozenset(second)) is confirms
+
+
+@pytest.mark.parametrize("audit", [False, True])
+def test_some_contents_are_compared_if_no_metadata_are(audit: bool) -> None:
+    rows = {uid: row(uid) for uid in range(1, 26)}
+    rows[25] = attrs.evolve(rows[25], digest=None)
+    compared = rows_to_compare(rows, {}, range(2, 26), audit=audit)
+    assert [each.uid for each in compared] == [*range(2, 12), *range(15, 25)]
 
 
 def test_a_rejected_deletion_waits_until_it_is_due() -> None:

@@ -26,7 +26,7 @@ from directsuite.sync import Change, Deliver, Kind, SqliteStore, remote
 from directsuite.sync.decide import UidListing
 from directsuite.sync.model import RoundReport
 from directsuite.sync.remote import Remote
-from directsuite.sync.round import MailboxRounds
+from directsuite.sync.round import ContradictionError, MailboxRounds
 from directsuite.sync.store import Store
 from tests.integration.scenario import SleepDrivenClock
 from tests.sync.rounds import Rounds
@@ -51,7 +51,8 @@ def make_messages(first: int, last: int) -> dict[int, MessageDetail]:
 class FakeServer(Remote):
     """Folders of messages by uid.
 
-    metadata_up_to: the last uid in metadata. before_listing: functions to call before a folder is listed.
+    metadata_up_to: the last uid in metadata. unlisted_uids: uids that listings lack.
+    before_listing: functions to call before a folder is listed.
     """
 
     folders_by_name: dict[str, dict[int, MessageDetail]]
@@ -59,6 +60,7 @@ class FakeServer(Remote):
     search_finds: bool = True
     returns_none: bool = False
     unfetchable_uids: set[int] = attrs.field(factory=set[int])
+    unlisted_uids: set[int] = attrs.field(factory=set[int])
     before_listing: dict[str, Callable[[], object]] = attrs.field(factory=dict[str, Callable[[], object]])
     request_counts: Counter[str] = attrs.field(factory=Counter[str])
 
@@ -72,7 +74,7 @@ class FakeServer(Remote):
         self.request_counts["uids"] += 1
         if folder in self.before_listing:
             self.before_listing.pop(folder)()
-        listed = array("q", sorted(self.folders_by_name[folder]))
+        listed = array("q", sorted(self.folders_by_name[folder].keys() - self.unlisted_uids))
         now = hashlib.sha256(listed.tobytes()).digest()
         return None if now == etag else UidListing(frozenset(listed), now)
 
@@ -153,6 +155,26 @@ async def test_listing_counts_rather_than_incomplete_metadata(why: str, scene: S
         scene.server.search_finds, scene.server.metadata_up_to = False, 0
     await scene.run_rounds(3)
     assert scene.changes == []
+
+
+async def test_a_folder_is_renumbered_only_if_its_listing_is_complete(scene: SyncScenario) -> None:
+    scene.server.folders_by_name["INBOX"] = {uid: make_message(100 + uid) for uid in range(1, 11)}
+    scene.server.unlisted_uids = set(range(3, 11))
+    scene.now_ms += DAY
+    for report in await scene.run_rounds(3):
+        assert isinstance(report.failed_folders["INBOX"], ContradictionError)
+    assert scene.changes == []
+    scene.server.unlisted_uids.clear()
+    await scene.run_rounds(4)
+    assert set(scene.changes) == {(kind, "INBOX", uid) for kind in (Kind.GONE, Kind.NEW) for uid in range(1, 11)}
+
+
+async def test_everything_is_compared_if_a_sentinel_cannot_be(scene: SyncScenario) -> None:
+    scene.server.folders_by_name["INBOX"][11] = make_message(11)
+    scene.server.search_finds, scene.server.unfetchable_uids = False, {1, 10}
+    await scene.rounds.run_round()
+    assert scene.server.request_counts["metadata"] == 1
+    assert scene.changes == [(Kind.NEW, "INBOX", 11)]
 
 
 async def test_renumbering_with_partial_metadata_deletes_nothing(scene: SyncScenario) -> None:
