@@ -1,4 +1,4 @@
-"""The interface to a database in SQLite or PostgreSQL.
+"""What databases in SQLite and PostgreSQL have in common: statements, and the interface of a transaction.
 
     database.transaction(work) ──► work(transaction): committed if it returns, rolled back if it raises
     database.execute(statement) ─► one statement, committed immediately
@@ -16,8 +16,7 @@ import re
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from datetime import datetime
 from importlib import resources
-from types import TracebackType
-from typing import Any, Protocol, Self, TypeAlias, TypeVar
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 import attrs
 
@@ -137,55 +136,3 @@ class Transaction(Protocol):
 
 TransactionFn: TypeAlias = Callable[[Transaction], Coroutine[Any, Any, T]]
 """May await only the transaction's methods, because SQLite's thread has no event loop."""
-
-
-class Database(Protocol):
-    """An SQLite file or a PostgreSQL schema. Methods raise the database's error class."""
-
-    async def open(self, prepare: TransactionFn[object]) -> None:
-        """Connect, and run `prepare` in the first transaction. Disconnect if this raises."""
-        ...
-
-    async def aclose(self) -> None:
-        """Disconnect, after the transactions in progress."""
-        ...
-
-    async def transaction(self, work: TransactionFn[T]) -> T:
-        """Run `work` in a transaction, commit it, and return its result. Roll back if `work` raises."""
-        ...
-
-    async def execute(self, statement: Statement, values: Values = NO_VALUES) -> list[Row]:
-        """Execute one statement, commit it, and return its rows."""
-        ...
-
-    async def fetch(
-        self, statement: Statement, values: Values = NO_VALUES, make: Callable[[Row], Any] = tuple
-    ) -> list[Any]:
-        """Return the rows of a statement that only reads, each converted by `make`."""
-        ...
-
-
-class DatabaseContext:
-    """Opens a database within `async with`. Subclasses set `_database` and define `_prepare`, the first transaction."""
-
-    _database: Database
-
-    async def open(self) -> None:
-        """Connect, and create missing tables."""
-        await self._database.open(self._prepare)
-
-    async def aclose(self) -> None:
-        """Disconnect, after the transactions in progress."""
-        await self._database.aclose()
-
-    async def __aenter__(self) -> Self:
-        await self.open()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await self.aclose()
-
-    async def _prepare(self, transaction: Transaction) -> None:
-        raise NotImplementedError

@@ -1,4 +1,4 @@
-"""A `Database` in PostgreSQL, with a pool of connections and a timeout for each call."""
+"""A database in PostgreSQL, with a pool of connections and a timeout for each call."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def explain(error: psycopg.Error) -> str:
 
 
 class PostgresDatabase:
-    """Implements `Database` for the schema `directsuite`. Connections are opened on demand, in one event loop.
+    """The schema `directsuite` of a PostgreSQL database. Connections are opened on demand, in one event loop.
 
     conninfo: a libpq connection string, of PostgreSQL or of a pooler in session mode.
     error: the class of the errors that methods raise.

@@ -1,5 +1,7 @@
 """An SQLite file that one process at a time opens for writing, with transactions in a separate thread.
 
+`DatabaseContext` opens either this database or one in PostgreSQL.
+
 file.db, -wal, -shm    readable by their owner only; not on network file systems
 file.db.lock           locked while a process has the file open for writing
 
@@ -25,7 +27,8 @@ from collections.abc import Callable, Coroutine, Generator, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Generic, TypeVar, cast
+from types import TracebackType
+from typing import Any, Self, TypeAlias, TypeVar, cast
 
 import attrs
 import msgspec
@@ -37,13 +40,14 @@ from directsuite.durable.database import (
     Row,
     Statement,
     Tables,
+    Transaction,
     TransactionFn,
     Values,
     iter_inserts,
 )
+from directsuite.durable.postgres import PostgresDatabase
 from directsuite.errors import ClosedError, ConfigurationError, DirectSuiteError
 
-E = TypeVar("E", bound=DirectSuiteError)
 T = TypeVar("T")
 
 _OPEN_DATABASES: dict[tuple[int, int, int], object] = {}
@@ -73,15 +77,12 @@ _MAX_TRANSACTION_JOBS = 500  # limits the wait of the first job
 
 
 @attrs.frozen(kw_only=True)
-class SqliteFile(Generic[E]):
-    """A kind of SQLite file.
-
-    error: makes the errors that methods raise.
-    """
+class SqliteFile:
+    """A kind of SQLite file. error: the class of the errors that methods raise."""
 
     noun: str
     """The name in error messages, for example "store"."""
-    error: Callable[[str], E]
+    error: type[DirectSuiteError]
     application_id: int
     """The number by which the file states its kind."""
     version: int = 1
@@ -89,7 +90,7 @@ class SqliteFile(Generic[E]):
     page_bytes: int = 4096
     """The size of a page. Large values need large pages."""
 
-    def explain(self, error: BaseException) -> E:
+    def explain(self, error: BaseException) -> DirectSuiteError:
         """Return `self.error` for an exception that prevented a commit."""
         code: int | None = getattr(error, "sqlite_errorcode", None)
         about = type(error).__name__ if code is None else getattr(error, "sqlite_errorname", code)
@@ -226,7 +227,7 @@ class SqliteFile(Generic[E]):
             stack.callback(_OPEN_DATABASES.pop, key)
             yield
 
-    def _make_open_error(self, error: OSError) -> E:
+    def _make_open_error(self, error: OSError) -> DirectSuiteError:
         # Without the path, which may name a person.
         return self.error(
             f"The {self.noun} can't be opened ({explain_os_error(error)}). "
@@ -254,7 +255,7 @@ class GroupCommitter:
     """
 
     def __init__(
-        self, kind: SqliteFile[Any], connect: Callable[[], AbstractContextManager[sqlite3.Connection]], begin: str
+        self, kind: SqliteFile, connect: Callable[[], AbstractContextManager[sqlite3.Connection]], begin: str
     ) -> None:
         self._kind = kind
         self._connect = connect
@@ -264,7 +265,6 @@ class GroupCommitter:
         self._connection: sqlite3.Connection | None = None
         self._queue = deque[_Job]()
         self._process = 0
-        self._is_open = False
         self._is_scheduled = False
         self._is_at_work = False
 
@@ -272,7 +272,6 @@ class GroupCommitter:
         """Connect. Raises the exceptions of `connect`. Call `aclose` even if this raises."""
         self._process = os.getpid()
         self._connection = await self._thread.start(self._open)
-        self._is_open = True
 
     def _open(self) -> sqlite3.Connection:
         connection = self._at_close.enter_context(self._connect())
@@ -285,7 +284,7 @@ class GroupCommitter:
         If the caller is cancelled, the work may be committed anyway. Raises the exception of `work`, the file's error
         if the commit fails, ClosedError if not open, and ConfigurationError in a forked process.
         """
-        if not self._is_open or self._connection is None:
+        if self._connection is None:
             raise ClosedError(f"The {self._kind.noun} is closed, or not open yet. Use it within `async with`.")
         if self._process != os.getpid():
             raise ConfigurationError(
@@ -301,7 +300,7 @@ class GroupCommitter:
 
     async def aclose(self) -> None:
         """Finish the queued jobs, and disconnect, also if this is cancelled. Do nothing in a forked process."""
-        self._is_open = False
+        self._connection = None
         if self._process == os.getpid():
             closing = asyncio.wrap_future(self._thread.submit(self._at_close.close))
             self._thread.release()
@@ -399,7 +398,7 @@ class SqliteDatabase:
     shared: True to use an existing file that another process may have open for writing.
     """
 
-    def __init__(self, path: str | os.PathLike[str] | None, kind: SqliteFile[Any], *, shared: bool = False) -> None:
+    def __init__(self, path: str | os.PathLike[str] | None, kind: SqliteFile, *, shared: bool = False) -> None:
         self._kind = kind
         self._shared = shared
         where = None if path is None else resolve_path(path, "path")
@@ -430,7 +429,7 @@ class SqliteDatabase:
             await self._writer.aclose()
 
     async def transaction(self, work: TransactionFn[T]) -> T:
-        """Run `work` in a transaction."""
+        """Run `work` in a transaction, and return its result. Roll back if it raises."""
         return await self._run(self._writer, lambda transaction: run_sync(work(transaction)))
 
     async def execute(self, statement: Statement, values: Values = NO_VALUES) -> list[Row]:
@@ -455,7 +454,7 @@ class _SqliteTransaction:
     # Implements `Transaction`. The coroutines never suspend.
 
     connection: sqlite3.Connection
-    _kind: SqliteFile[Any]
+    _kind: SqliteFile
 
     def json(self, value: object) -> str:
         return msgspec.json.encode(value).decode()
@@ -520,3 +519,32 @@ def _connect(path: Path | None, timeout: float = 5.0) -> sqlite3.Connection:
     return sqlite3.connect(
         ":memory:" if path is None else path, timeout=timeout, isolation_level=None, check_same_thread=False
     )
+
+
+Database: TypeAlias = SqliteDatabase | PostgresDatabase
+
+
+class DatabaseContext:
+    """Opens a database within `async with`. Subclasses set `_database` and define `_prepare`, the first transaction."""
+
+    _database: Database
+
+    async def open(self) -> None:
+        """Connect, and create missing tables."""
+        await self._database.open(self._prepare)
+
+    async def aclose(self) -> None:
+        """Disconnect, after the transactions in progress."""
+        await self._database.aclose()
+
+    async def __aenter__(self) -> Self:
+        await self.open()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    async def _prepare(self, transaction: Transaction) -> None:
+        raise NotImplementedError

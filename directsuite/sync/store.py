@@ -17,15 +17,8 @@ from typing import Any, Protocol, TypeAlias
 import attrs
 
 from directsuite.core.privacy import scrub_class
-from directsuite.durable.database import (
-    Database,
-    DatabaseContext,
-    DatabaseRejection,
-    Tables,
-    Transaction,
-    load_statements,
-)
-from directsuite.durable.sqlite import SqliteDatabase, SqliteFile
+from directsuite.durable.database import DatabaseRejection, Tables, Transaction, load_statements
+from directsuite.durable.sqlite import Database, DatabaseContext, SqliteDatabase, SqliteFile
 from directsuite.errors import ConfigurationError
 from directsuite.messaging.models import MessageDetail
 from directsuite.sync.model import (
@@ -272,7 +265,11 @@ async def _apply(transaction: Transaction, lease: Lease, change_set: ChangeSet) 
     if change_set.renumbered:
         await transaction.execute(_SQL["renumber"], {"folders": change_set.renumbered})
     rows = {row.key: row for row in change_set.rows}  # a statement may write a row only once
-    await transaction.insert(_SQL["write_rows"], [_make_row_values(row) for row in rows.values()])
+    values = [
+        (*key, int(row.state), row.identity, row.digest, row.size, row.received_ms, row.attempts, row.retry_ms)
+        for key, row in rows.items()
+    ]
+    await transaction.insert(_SQL["write_rows"], values)
     if change_set.problems:
         await transaction.execute(_SQL["forget_problems"], {"folders": list({folder for folder, *_ in rows})})
         problems = [(*key, problem) for key, problem in change_set.problems.items()]
@@ -288,11 +285,6 @@ def _make_folder_values(folder: StoredFolder) -> dict[str, Any]:
 def _make_row(values: Sequence[Any]) -> MessageRow:
     folder, uid_validity, uid, state, *others = values
     return MessageRow(folder, uid_validity, uid, _STATES[state], *others)
-
-
-def _make_row_values(row: MessageRow) -> tuple[Any, ...]:
-    before = (row.folder, row.uid_validity, row.uid, int(row.state), row.identity, row.digest)
-    return (*before, row.size, row.received_ms, row.attempts, row.retry_ms)
 
 
 def _make_folder_row(values: Sequence[Any]) -> tuple[str, MessageRow]:

@@ -10,8 +10,8 @@ from typing import Any
 import attrs
 
 from directsuite.core.privacy import scrub_class
-from directsuite.durable.database import DatabaseContext, Tables, Transaction, load_statements
-from directsuite.durable.sqlite import SqliteDatabase, SqliteFile
+from directsuite.durable.database import Tables, Transaction, load_statements
+from directsuite.durable.sqlite import DatabaseContext, SqliteDatabase, SqliteFile
 from directsuite.errors import DirectSuiteError
 from directsuite.jobs.delivery.changes import DeliveryChange, RecipientStatus, TrackedMessage, TrackingState
 from directsuite.messaging import arguments

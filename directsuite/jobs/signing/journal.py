@@ -20,9 +20,9 @@ import msgspec
 
 from directsuite.core.checks import AT_LEAST_ONE
 from directsuite.core.privacy import scrub_class
-from directsuite.durable.database import Database, DatabaseContext, Tables, Transaction, load_statements
+from directsuite.durable.database import Tables, Transaction, load_statements
 from directsuite.durable.postgres import PostgresDatabase
-from directsuite.durable.sqlite import SqliteDatabase, SqliteFile
+from directsuite.durable.sqlite import Database, DatabaseContext, SqliteDatabase, SqliteFile
 from directsuite.errors import ConfigurationError, DirectSuiteError
 from directsuite.jobs.signing.workflow import (
     DocumentProblem,
