@@ -229,57 +229,89 @@ def needs_full_resync(state: FolderMemory, changed: FolderSnapshot | None, *, au
     return audit or state.certainty is Certainty.SUSPECT or (changed is not None and changed.may_be_renumbered)
 
 
-def may_have_same_numbering(
-    rows: Mapping[int, MessageRow], metadata: Mapping[int, Metadata], listed: Collection[int]
-) -> bool:
-    """Return True if a comparison can decide whether a folder is renumbered, or none is needed.
+@attrs.frozen(repr=False)
+class Comparison:
+    """The recorded rows and the listed messages of a folder, by uid: is it renumbered?
 
-    None is needed if nothing is listed, or all recorded messages have left and all listed uids are higher than theirs.
+    audit: True to compare all contents that metadata do not prove.
     """
-    if not listed or _comparable_rows(rows, metadata):
-        return True
-    all_gone = all(row.state in LEFT_STATES for row in rows.values())
-    return bool(_rows_with_content(rows, listed)) or (all_gone and min(listed) > max(rows, default=-1))
 
+    rows: Mapping[int, MessageRow]
+    metadata: Mapping[int, Metadata]
+    listed: Collection[int]
+    audit: bool
 
-def has_contradicting_metadata(rows: Mapping[int, MessageRow], metadata: Mapping[int, Metadata]) -> bool:
-    """Return True if the metadata of any message contradict its row."""
-    return any(metadata[row.uid].match is Match.DIFFERENT for row in _comparable_rows(rows, metadata))
+    @property
+    def _comparable_rows(self) -> list[MessageRow]:
+        return [row for uid, row in self.rows.items() if uid in self.metadata and row.identity is not None]
 
+    @property
+    def _rows_with_content(self) -> list[MessageRow]:
+        return [row for uid, row in self.rows.items() if uid in self.listed and row.digest is not None]
 
-def unproven_rows(
-    rows: Mapping[int, MessageRow], metadata: Mapping[int, Metadata], *, audit: bool
-) -> Sequence[MessageRow]:
-    """Return rows to compare by their contents, because their metadata do not prove that the message is the same.
+    @property
+    def is_possible(self) -> bool:
+        """True if a comparison can decide whether the folder is renumbered, or none is needed.
 
-    All of them for an audit, otherwise a sample and all MISSING ones.
-    """
-    proofs = (Match.SAME, Match.LIKELY)
-    unproven = [row for row in _comparable_rows(rows, metadata) if metadata[row.uid].match not in proofs and row.digest]
-    if audit:
-        return unproven
-    back = [row for row in unproven if row.state is MessageState.MISSING]
-    return [*back, *sample([row for row in unproven if row.state is not MessageState.MISSING])]
+        None is needed if nothing is listed, or all recorded messages have left and all listed uids are higher.
+        """
+        if not self.listed or self._comparable_rows or self._rows_with_content:
+            return True
+        all_gone = all(row.state in LEFT_STATES for row in self.rows.values())
+        return all_gone and min(self.listed) > max(self.rows, default=-1)
 
+    @property
+    def has_contradicting_metadata(self) -> bool:
+        """True if the metadata of any message contradict its row."""
+        return any(self.metadata[row.uid].match is Match.DIFFERENT for row in self._comparable_rows)
 
-def rows_to_compare(
-    rows: Mapping[int, MessageRow], metadata: Mapping[int, Metadata], listed: Collection[int], *, audit: bool
-) -> Sequence[MessageRow]:
-    """Return the rows whose contents must be compared with the server, because their identity is weak.
+    @property
+    def unproven_rows(self) -> Sequence[MessageRow]:
+        """Rows to compare by their contents, because their metadata do not prove that the message is the same.
 
-    These are the LIKELY matches: all for an audit or if none is SAME, otherwise those MISSING or in `LEFT_STATES`.
-    If no metadata can be compared, return a sample of the listed rows.
-    """
-    seen = _comparable_rows(rows, metadata)
-    if not seen:
-        return sample(_rows_with_content(rows, listed))
-    every = audit or not any(metadata[row.uid].match is Match.SAME for row in seen)
-    back = (MessageState.MISSING, *LEFT_STATES)
-    return [row for row in seen if metadata[row.uid].match is Match.LIKELY and (every or row.state in back)]
+        All of them for an audit, otherwise a sample and all MISSING ones.
+        """
+        proofs, rows = (Match.SAME, Match.LIKELY), self._comparable_rows
+        unproven = [row for row in rows if self.metadata[row.uid].match not in proofs and row.digest]
+        if self.audit:
+            return unproven
+        back = [row for row in unproven if row.state is MessageState.MISSING]
+        return [*back, *sample([row for row in unproven if row.state is not MessageState.MISSING])]
 
+    @property
+    def weakly_proven_rows(self) -> Sequence[MessageRow]:
+        """Rows to compare by their contents, because their identity is weak.
 
-def _comparable_rows(rows: Mapping[int, MessageRow], metadata: Mapping[int, Metadata]) -> list[MessageRow]:
-    return [row for uid, row in rows.items() if uid in metadata and row.identity is not None]
+        These are the LIKELY matches: all for an audit or if none is SAME, otherwise those MISSING or in `LEFT_STATES`.
+        If no metadata can be compared, a sample of the listed rows.
+        """
+        seen = self._comparable_rows
+        if not seen:
+            return sample(self._rows_with_content)
+        every = self.audit or not any(self.metadata[row.uid].match is Match.SAME for row in seen)
+        back = (MessageState.MISSING, *LEFT_STATES)
+        return [row for row in seen if self.metadata[row.uid].match is Match.LIKELY and (every or row.state in back)]
+
+    @property
+    def revived_rows(self) -> list[MessageRow]:
+        """The MISSING rows that are listed again, as LIVE."""
+        missing = [row for uid, row in self.rows.items() if uid in self.listed and row.state is MessageState.MISSING]
+        return [attrs.evolve(row, state=MessageState.LIVE) for row in missing]
+
+    def carried_over_pairs(self, folder: StoredFolder) -> Iterator[tuple[MessageRow, MessageRow]]:
+        """Yield the old and the new row of each message recognised in the renumbered folder, by ascending uid.
+
+        Its identity must be strong, and unique among the recorded and the listed messages.
+        """
+        by_identity: defaultdict[bytes | None, list[MessageRow]] = defaultdict(list)
+        for row in self.rows.values():
+            if row.state in (MessageState.LIVE, MessageState.MISSING):
+                by_identity[row.identity].append(row)
+        times = Counter(each.row.identity for each in self.metadata.values())
+        for _, now in sorted(self.metadata.items()):
+            old = by_identity[now.row.identity]
+            if now.strong and len(old) == 1 and times[now.row.identity] == 1:
+                yield old[0], attrs.evolve(now.row, uid_validity=folder.uid_validity, digest=old[0].digest)
 
 
 def sample(items: Sequence[_T]) -> Sequence[_T]:
@@ -293,40 +325,9 @@ def split_in_half(items: Sequence[_T]) -> list[Sequence[_T]]:
     return [items[half:], items[:half]] if half else [items]
 
 
-def _rows_with_content(rows: Mapping[int, MessageRow], listed: Collection[int]) -> list[MessageRow]:
-    return [row for uid, row in rows.items() if uid in listed and row.digest is not None]
-
-
 def can_be_sentinel(row: MessageRow) -> bool:
     """Return True if a row can be a sentinel: LIVE, with an identity and a date."""
     return row.state is MessageState.LIVE and row.identity is not None and row.received_ms is not None
-
-
-def revived_rows(rows: Mapping[int, MessageRow], listed: Collection[int]) -> list[MessageRow]:
-    """Return the MISSING rows that are listed again, as LIVE."""
-    return [
-        attrs.evolve(row, state=MessageState.LIVE)
-        for uid, row in rows.items()
-        if uid in listed and row.state is MessageState.MISSING
-    ]
-
-
-def carried_over_pairs(
-    folder: StoredFolder, rows: Mapping[int, MessageRow], metadata: Mapping[int, Metadata]
-) -> Iterator[tuple[MessageRow, MessageRow]]:
-    """Yield the old and the new row of each message recognised in a renumbered folder, by ascending uid.
-
-    Its identity must be strong, and unique among the recorded and the listed messages.
-    """
-    by_identity: defaultdict[bytes, list[MessageRow]] = defaultdict(list)
-    for row in rows.values():
-        if row.state in (MessageState.LIVE, MessageState.MISSING) and row.identity is not None:
-            by_identity[row.identity].append(row)
-    times = Counter(each.row.identity for each in metadata.values())
-    for _, now in sorted(metadata.items()):
-        old = by_identity.get(now.row.identity or b"", [])
-        if now.strong and len(old) == 1 and times[now.row.identity] == 1:
-            yield old[0], attrs.evolve(now.row, uid_validity=folder.uid_validity, digest=old[0].digest)
 
 
 def is_due(due_ms: int, now_ms: int, max_pause_ms: int) -> bool:

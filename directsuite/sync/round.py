@@ -29,7 +29,16 @@ from directsuite.core.outcome import NOT_RETRYABLE, ErrorScope, find_error_scope
 from directsuite.errors import DirectSuiteError, ResponseDecodeError, ServiceError, TransportError
 from directsuite.sync import decide
 from directsuite.sync.commits import ChangeStep, Commits
-from directsuite.sync.decide import Certainty, FolderMemory, FolderSnapshot, Match, Metadata, UidListing, split_in_half
+from directsuite.sync.decide import (
+    Certainty,
+    Comparison,
+    FolderMemory,
+    FolderSnapshot,
+    Match,
+    Metadata,
+    UidListing,
+    split_in_half,
+)
 from directsuite.sync.model import (
     LISTED_STATES,
     QUARANTINED_STATES,
@@ -304,44 +313,32 @@ class MailboxRounds:
         }
         listing = await self.remote.list_uids(state.name) or UidListing()
         metadata = {uid: each for uid, each in metadata.items() if uid in listing.uids}  # the listing is newer
-        may_be_same = state.certainty is not Certainty.SUSPECT
-        if may_be_same and await self._has_same_numbering(state.name, rows, metadata, listing.uids, audit=audit):
-            if revived := decide.revived_rows(rows, listing.uids):
+        comparison = Comparison(rows, metadata, listing.uids, audit)
+        if state.certainty is not Certainty.SUSPECT and await self._has_same_numbering(state.name, comparison):
+            if revived := comparison.revived_rows:
                 await self._commits.write(ChangeSet(rows=revived, folders=state.invalidate_listing()))
         else:
             count = await _find_count(self.remote, state.name)
             # Renumbering keeps only listed messages.
             await _require_agreement(self.remote, state.name, listing.uids, count)
-            await self._renumber(state, rows, metadata)
+            await self._renumber(state, comparison)
         state.etag, state.certainty = None, Certainty.UNCONFIRMED
         return FolderSnapshot(state, listing, await self._store.states(state.folder))
 
-    async def _has_same_numbering(
-        self,
-        folder: str,
-        rows: Mapping[int, MessageRow],
-        metadata: Mapping[int, Metadata],
-        listed: Collection[int],
-        *,
-        audit: bool,
-    ) -> bool:
-        if not decide.may_have_same_numbering(rows, metadata, listed):
+    async def _has_same_numbering(self, folder: str, comparison: Comparison) -> bool:
+        if not comparison.is_possible:
             return False
-        unproven = decide.unproven_rows(rows, metadata, audit=audit)
-        content_is_same = await compare_contents(self.remote, folder, unproven)
-        if content_is_same is False or (content_is_same is None and decide.has_contradicting_metadata(rows, metadata)):
+        content_is_same = await compare_contents(self.remote, folder, comparison.unproven_rows)
+        if content_is_same is False or (content_is_same is None and comparison.has_contradicting_metadata):
             return False
-        others = decide.rows_to_compare(rows, metadata, listed, audit=audit)
-        return await compare_contents(self.remote, folder, others) is not False
+        return await compare_contents(self.remote, folder, comparison.weakly_proven_rows) is not False
 
-    async def _renumber(
-        self, state: FolderMemory, rows: Mapping[int, MessageRow], metadata: Mapping[int, Metadata]
-    ) -> None:
+    async def _renumber(self, state: FolderMemory, comparison: Comparison) -> None:
         folder = attrs.evolve(state.folder, uid_validity=state.folder.uid_validity + 1, fingerprint=None)
         await self._commits.write(ChangeSet(renumbered=[folder.id], folders=[folder]))
         state.folder = folder
         state.missed_fetches.clear()
-        moves = decide.carried_over_pairs(state.folder, rows, metadata)
+        moves = comparison.carried_over_pairs(folder)
         await self._commits.deliver(self._make_move_step(state.name, old, row) for old, row in moves)
 
     def _make_move_step(self, folder: str, old: MessageRow, row: MessageRow) -> ChangeStep:

@@ -11,19 +11,17 @@ from hypothesis import strategies as st
 
 from directsuite.sync.decide import (
     Certainty,
+    Comparison,
     FolderMemory,
     FolderSnapshot,
     Metadata,
     UidListing,
-    carried_over_pairs,
     change_kind,
     confirm_deletions,
     has_surely_left,
     needs_full_resync,
     rank_origins,
-    revived_rows,
     rows_after_leaving,
-    rows_to_compare,
 )
 from directsuite.sync.model import LISTED_STATES, STATE_AFTER_LEAVING, Kind, MessageRow, MessageState, StoredFolder
 
@@ -109,7 +107,7 @@ def test_a_folder_may_be_renumbered_if_its_listing_is_odd(
 def test_fetching_of_a_listed_message_depends_on_its_state(state: MessageState) -> None:
     fetched = snapshot({1}, {1: state}).uids_to_fetch
     assert fetched == ([1] if state in (MessageState.DELETED, MessageState.UNRESOLVED, MessageState.IN_DOUBT) else [])
-    live_again = [(each.uid, each.state) for each in revived_rows({1: row(1, state)}, {1})]
+    live_again = [(each.uid, each.state) for each in Comparison({1: row(1, state)}, {}, {1}, audit=False).revived_rows]
     assert live_again == ([(1, MessageState.LIVE)] if state is MessageState.MISSING else [])
 
 
@@ -130,7 +128,7 @@ def test_messages_are_matched_one_to_one_by_unique_identity(
         uid: MessageRow(folder=1, uid_validity=1, uid=uid, state=MessageState.LIVE, identity=each)
         for uid, each in rows.items()
     }
-    pairs = list(carried_over_pairs(MOVED_ON, recorded, metadata))
+    pairs = list(Comparison(recorded, metadata, metadata, audit=False).carried_over_pairs(MOVED_ON))
     identities = [each.row.identity for each in metadata.values()]
     for old, now in pairs:
         assert old.identity == now.identity == metadata[now.uid].row.identity
@@ -145,9 +143,12 @@ def test_messages_are_matched_one_to_one_by_unique_identity(
 )
 def test_only_messages_in_sink_are_matched(state: MessageState) -> None:
     strong = {5: Metadata(attrs.evolve(row(5), identity=b"a", digest=None), strong=True)}
-    assert list(carried_over_pairs(MOVED_ON, {1: row(1, state)}, strong)) == []
-    carried_over = [now for _, now in carried_over_pairs(MOVED_ON, {1: row(1, MessageState.MISSING)}, strong)]
-    assert [(now.uid, now.digest) for now in carried_over] == [(5, b"d")]
+    left, missing = (
+        Comparison({1: row(1, each)}, strong, {5}, audit=False).carried_over_pairs(MOVED_ON)
+        for each in (state, MessageState.MISSING)
+    )
+    assert list(left) == []
+    assert [(now.uid, now.digest) for _, now in missing] == [(5, b"d")]
 
 
 def test_origins_of_a_message_are_ranked_by_distance() -> None:
@@ -252,7 +253,7 @@ def test_a_second_listing_confirms_the_first_if_it_has_all_its_uids(second: set[
 def test_some_contents_are_compared_if_no_metadata_are(audit: bool) -> None:
     rows = {uid: row(uid) for uid in range(1, 26)}
     rows[25] = attrs.evolve(rows[25], digest=None)
-    compared = rows_to_compare(rows, {}, range(2, 26), audit=audit)
+    compared = Comparison(rows, {}, range(2, 26), audit).weakly_proven_rows
     assert [each.uid for each in compared] == [*range(2, 12), *range(15, 25)]
 
 
