@@ -139,40 +139,6 @@ class MaildirSink:
         raise failure
 
 
-class _UnsyncedFiles:
-    """The files of a delivery that are in `tmp`: open, with their path there and their final path."""
-
-    def __init__(self) -> None:
-        self._files: list[tuple[BinaryIO, Path, Path]] = []
-
-    def create(self, temporary: Path, path: Path) -> BinaryIO:
-        """Create a file that `finish` moves to `path`."""
-        if len(self._files) >= _MAX_UNSYNCED_FILES:
-            self.finish()
-        file = create_file(temporary)
-        self._files.append((file, temporary, path))
-        return file
-
-    def finish(self) -> None:
-        """Flush all files to disk, then move them."""
-        for file, _, _ in self._files:
-            if not file.closed:  # they are after a move that failed
-                os.fsync(file.fileno())
-        for file, temporary, path in self._files:
-            file.close()
-            temporary.replace(path)
-        self._files.clear()
-
-    def discard(self) -> None:
-        """Close and remove the files of a delivery that has failed."""
-        for file, _, _ in self._files:
-            with contextlib.suppress(OSError):
-                file.close()
-        for _, temporary, _ in self._files:
-            with contextlib.suppress(OSError):
-                temporary.unlink()
-
-
 class _Maildir:
     """A Maildir, with its files that have a key of the current delivery.
 
@@ -187,9 +153,8 @@ class _Maildir:
         self._change_stamps: tuple[tuple[int, int], ...] = ()
         """The inode and ctime in nanoseconds of `new` and `cur`."""
 
-    def begin(self, keys: set[str], unsynced: _UnsyncedFiles, *, needs_scan: bool) -> None:
+    def begin(self, keys: set[str], *, needs_scan: bool) -> None:
         self._keys = keys
-        self._unsynced = unsynced
         self._files: dict[tuple[str, str], Path] = {}
         self._has_saved_flags = False
         for directory in (self.path.parent, self.path, *(self.path / each for each in ("tmp", "new", "cur"))):
@@ -221,17 +186,6 @@ class _Maildir:
 
     def find_others(self, key: str, digest: str) -> list[Path]:
         return [path for (each, other), path in self._files.items() if each == key and other != digest]
-
-    def write(self, name: str, message: MessageDetail, flags: str | None) -> None:
-        temporary = self.path / "tmp" / f"{name}.{secrets.token_hex(8)}"
-        path = self.path / "new" / name if flags is None else self.path / "cur" / f"{name}{flags}"
-        file = self._unsynced.create(temporary, path)
-        file.writelines(iter_eml(message))
-        file.flush()
-        if message.received_date is not None:
-            received = _read_timestamp(message)
-            os.utime(temporary, (received, received))  # mail programs sort by mtime
-        self.add(path)
 
     def add(self, path: Path) -> None:
         if found := _NAME.fullmatch(path.name):
@@ -281,32 +235,48 @@ class _Delivery:
         self._root = root
         self._cache = cache
         self._keep_gone = keep_gone
-        self._unsynced = _UnsyncedFiles()
+        self._unsynced: list[tuple[BinaryIO, Path, Path]] = []
+        """The files in `tmp`: open, with their path there and their final path."""
         keys = [key for change in changes for key in (change.key, change.previous) if key is not None]
         hashes = {_hash_key(key) for key in keys}
         is_new = all(change.kind is Kind.NEW and change.previous is None for change in changes)
         self._maildirs: dict[Path, _Maildir] = {}
         for path in dict.fromkeys(map(self._build_path, keys)):
             self._maildirs[path] = self._cache.pop(path, _Maildir(path))
-            self._maildirs[path].begin(hashes, self._unsynced, needs_scan=not is_new)
+            self._maildirs[path].begin(hashes, needs_scan=not is_new)
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self._unsynced.discard()
+    def __exit__(self, *error: object) -> None:
+        for file, _, _ in self._unsynced:  # the delivery has failed
+            with contextlib.suppress(OSError):
+                file.close()
+        for _, temporary, _ in self._unsynced:
+            with contextlib.suppress(OSError):
+                temporary.unlink()
+
+    def _finish_files(self) -> None:
+        """Flush the files in `tmp` to disk, then move them."""
+        for file, _, _ in self._unsynced:
+            if not file.closed:  # they are after a move that failed
+                os.fsync(file.fileno())
+        for file, temporary, path in self._unsynced:
+            file.close()
+            temporary.replace(path)
+        self._unsynced.clear()
 
     def apply(self, change: Change) -> None:
         for _ in range(_MAX_SCANS - 1):
             with contextlib.suppress(FileNotFoundError):
                 return self._apply(change)
-            self._unsynced.finish()
+            self._finish_files()
             for maildir in self._maildirs.values():
                 maildir.scan()
         return self._apply(change)
 
     def sync(self) -> None:
-        self._unsynced.finish()
+        self._finish_files()
         for path, maildir in self._maildirs.items():
             maildir.sync()
             self._cache[path] = maildir
@@ -344,9 +314,20 @@ class _Delivery:
             saved = None
         elif saved := self._get_maildir(before).find_saved_flags(_hash_key(before), digest):
             flags = saved.name.removeprefix(f"{_hash_key(before)}-{digest}")
-        here.write(name, message, flags)
+        if len(self._unsynced) >= _MAX_UNSYNCED_FILES:
+            self._finish_files()
+        temporary = here.path / "tmp" / f"{name}.{secrets.token_hex(8)}"
+        path = here.path / "new" / name if flags is None else here.path / "cur" / f"{name}{flags}"
+        file = create_file(temporary)
+        self._unsynced.append((file, temporary, path))
+        file.writelines(iter_eml(message))
+        file.flush()
+        if message.received_date is not None:
+            received = _read_timestamp(message)
+            os.utime(temporary, (received, received))  # mail programs sort by mtime
+        here.add(path)
         if saved is not None:
-            self._unsynced.finish()
+            self._finish_files()
             saved.unlink(missing_ok=True)
 
     def _rename(self, there: _Maildir, before: Path, here: _Maildir, key: Key) -> Path:
@@ -354,14 +335,14 @@ class _Delivery:
         assert found is not None  # noqa: S101 - `scan` and `add` accept only such names
         name = f"{found['seconds']}.{_hash_key(key)}-{found['digest']}.eml{found['marks'] or ''}"
         path = here.path / before.parent.name / name
-        self._unsynced.finish()
+        self._finish_files()
         before.rename(path)
         there.forget(before)
         here.add(path)
         return path
 
     def _remove(self, maildir: _Maildir, path: Path) -> None:
-        self._unsynced.finish()
+        self._finish_files()
         path.unlink()
         maildir.forget(path)
 
