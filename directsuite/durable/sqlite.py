@@ -27,7 +27,6 @@ from collections.abc import Callable, Coroutine, Generator, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self, TypeAlias, TypeVar, cast
 
 import attrs
@@ -317,7 +316,8 @@ class GroupCommitter:
             except BaseException as error:  # noqa: BLE001  the callers get it
                 for job in jobs:
                     job.fail(error)
-            _resolve_jobs(jobs)
+            with contextlib.suppress(RuntimeError):  # the event loop is closed
+                jobs[0].future.get_loop().call_soon_threadsafe(_resolve_jobs, jobs)
 
     def _transact(self, connection: sqlite3.Connection, waiting: deque[_Job]) -> None:
         """Run the waiting jobs. Some remain if SQLite rolls the transaction back before they start."""
@@ -378,17 +378,13 @@ class GroupCommitter:
 
 
 def _resolve_jobs(jobs: Sequence[_Job]) -> None:
-    def resolve_all() -> None:  # in the thread of the callers' event loop
-        for job in jobs:
-            if job.future.done():  # cancelled
-                continue
-            if job.error is None:
-                job.future.set_result(job.result)
-            else:
-                job.future.set_exception(job.error)
-
-    with contextlib.suppress(RuntimeError):  # the event loop is closed
-        jobs[0].future.get_loop().call_soon_threadsafe(resolve_all)
+    for job in jobs:
+        if job.future.done():  # cancelled
+            continue
+        if job.error is None:
+            job.future.set_result(job.result)
+        else:
+            job.future.set_exception(job.error)
 
 
 class SqliteDatabase:
@@ -541,9 +537,7 @@ class DatabaseContext:
         await self.open()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         await self.aclose()
 
     async def _prepare(self, transaction: Transaction) -> None:

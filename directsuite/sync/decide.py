@@ -20,7 +20,7 @@ What the process knows about the listing of a folder (`Certainty`):
     listed, or compared by a full resync       any             COMPLETE if unchanged, else UNCONFIRMED
     nothing is missing, or confirmed missing   UNCONFIRMED     CONFIRMED
     everything is fetched                      CONFIRMED       COMPLETE: the listing is recorded
-    a message moved to another folder          all but SUSPECT OUTDATED: the next listing counts as changed
+    a message moved to another folder          all but SUSPECT UNCONFIRMED: the next listing counts as changed
     a uid seems to have another message        any             SUSPECT: full resync, without a comparison
 
     Deletions in a folder are reported only while it is COMPLETE.
@@ -84,13 +84,11 @@ class Certainty(enum.Enum):
     """How far the last listing of a folder is confirmed and processed."""
 
     UNCONFIRMED = enum.auto()
-    """Messages may be missing only from this listing."""
+    """Messages may be missing only from this listing, or have moved to another folder since."""
     CONFIRMED = enum.auto()
     """A second listing has confirmed what is missing. Some listed messages may not be fetched yet."""
     COMPLETE = enum.auto()
     """The listing is processed completely."""
-    OUTDATED = enum.auto()
-    """A message has moved to another folder since the listing."""
     SUSPECT = enum.auto()
     """A uid seems to have another message than recorded."""
 

@@ -491,7 +491,7 @@ class FolderFetch:
             return []
         state = self._folders[name]
         if state.certainty is not Certainty.SUSPECT:
-            state.certainty = Certainty.OUTDATED
+            state.certainty = Certainty.UNCONFIRMED
         return state.invalidate_listing()
 
     def _make_change(self, message: MessageDetail, row: MessageRow, origin: FolderRow | None) -> Change:

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from types import TracebackType
 from typing import Self
 
 from directsuite.core.checks import AT_LEAST_ONE
@@ -77,9 +76,7 @@ class SharedLimits:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         await self.aclose()
 
     def rate_limiter(self, service: str, *, per_second: float, burst: int, clock: Clock) -> SharedRate:
