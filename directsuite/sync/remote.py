@@ -230,8 +230,8 @@ class FetchedBatch:
     """The messages returned for some uids, or the error of the request."""
 
     uids: Sequence[int]
-    messages: Sequence[tuple[MessageDetail, bytes]] = ()
-    """Each message with its digest, which is computed while the previous batch is written."""
+    messages: Mapping[int | None, tuple[MessageDetail, bytes]] = attrs.field(factory=dict)
+    """By uid, each message with its digest, which is computed while the previous batch is written."""
     failure: DirectSuiteError | None = None
 
 
@@ -295,8 +295,8 @@ async def _fetch(remote: Remote, folder: str, uids: Sequence[int], times: int) -
     return fetched
 
 
-def _add_digests(messages: Sequence[MessageDetail]) -> list[tuple[MessageDetail, bytes]]:
-    return [(message, decide.compute_digest(message)) for message in messages]
+def _add_digests(messages: Sequence[MessageDetail]) -> dict[int | None, tuple[MessageDetail, bytes]]:
+    return {message.uid: (message, decide.compute_digest(message)) for message in messages}
 
 
 @attrs.define(eq=False, repr=False, slots=False)
@@ -363,17 +363,16 @@ class FolderFetch:
             if self._failures_in_a_row % _FAILURES_BEFORE_PROBE == 0 and not await self._can_any_be_fetched():
                 raise batch.failure
             return 1
-        by_uid = {message.uid: (message, digest) for message, digest in batch.messages}
-        self._state.missed_fetches.update(_find_missed(batch.uids, by_uid))
+        self._state.missed_fetches.update(_find_missed(batch.uids, batch.messages))
         done = 0
         while done < len(batch.uids):
-            returned = list(itertools.takewhile(by_uid.__contains__, batch.uids[done:]))
+            returned = list(itertools.takewhile(batch.messages.__contains__, batch.uids[done:]))
             self._failures_in_a_row = 0 if returned else self._failures_in_a_row
-            committed = await self._commit(returned, [by_uid[uid] for uid in returned])
+            committed = await self._commit(returned, batch.messages)
             done += committed
             if committed < len(returned) or done == len(batch.uids):
                 break
-            if not await self._skip_missed(batch.uids[done], is_empty=not by_uid):
+            if not await self._skip_missed(batch.uids[done], is_empty=not batch.messages):
                 break
             done += 1
         return done
@@ -381,27 +380,26 @@ class FolderFetch:
     async def retry(self, row: MessageRow) -> None:
         """Fetch a quarantined message again. Commit it, or one more failed attempt if it is not returned."""
         fetched = await _fetch(self._remote, self._state.name, [row.uid], 1)
-        for message, digest in fetched.messages:
-            if message.uid == row.uid:
-                await self._commit([row.uid], [(message, digest)])
-                return
+        if row.uid in fetched.messages:
+            await self._commit([row.uid], fetched.messages)
+            return
         key = self._commits.make_key(self._state.name, row)
         self._commits.health.rejections.pop(key, None)  # otherwise every round would retry it
         await self._commits.write(ChangeSet(rows=[decide.with_failed_attempt(row, self._commits.now_ms())]))
 
-    async def _commit(self, uids: Sequence[int], messages: Sequence[tuple[MessageDetail, bytes]]) -> int:
-        """Commit the messages of `uids`, each with its digest. Return the number committed.
+    async def _commit(self, uids: Sequence[int], messages: Mapping[int | None, tuple[MessageDetail, bytes]]) -> int:
+        """Commit the messages of `uids`. Return the number committed.
 
         Stop at a message that differs from the recorded one, and mark the folder as SUSPECT.
         """
         recorded = await self._read_rows(uids)
-        digests = {digest for _, digest in messages} | {row.digest for row in recorded.values() if row.digest}
+        digests = {messages[uid][1] for uid in uids} | {row.digest for row in recorded.values() if row.digest}
         origins: defaultdict[bytes | None, list[FolderRow]] = defaultdict(list)
         for name, row in await self._commits.store.with_digests(self._commits.lease, digests):
             origins[row.digest].append((name, row))
         steps, folders = list[ChangeStep](), list[StoredFolder]()
-        for uid, (message, digest) in zip(uids, messages, strict=True):
-            own = recorded.get(uid)
+        for uid in uids:
+            (message, digest), own = messages[uid], recorded.get(uid)
             attempts = 0 if own is None else own.attempts
             row = decide.make_row(message, self._state.folder, uid, digest, attempts)
             if own is not None and own.digest not in (None, digest):

@@ -26,7 +26,7 @@ from directsuite.durable.database import Tables, load_statements
 from directsuite.durable.postgres import PostgresDatabase
 from directsuite.errors import ConfigurationError, DirectSuiteError
 from directsuite.sync.model import StoreError
-from directsuite.wire.models import Secret, as_secret
+from directsuite.wire.models import Secret
 
 __all__ = ["SharedLimits"]
 
@@ -60,13 +60,12 @@ class SharedLimits:
     def __init__(
         self, conninfo: str | Secret, *, processes: int, connections: int | None = None, name: str = "directsuite"
     ) -> None:
-        self._conninfo = as_secret(conninfo)
+        self._database = PostgresDatabase(conninfo, error=StoreError, max_connections=2, timeout=_TIMEOUT)
         del conninfo  # a traceback may show the variables of this frame
         AT_LEAST_ONE.require("processes", processes)
         AT_LEAST_ONE.allow_none().require("connections", connections)
         if connections is not None and connections < processes:
             raise ConfigurationError(f"connections must be at least {processes}, the number of processes")
-        PostgresDatabase(self._conninfo, error=StoreError)
         self._processes = processes
         self.connections = None if connections is None else connections // processes
         """The maximum number of connections of this process to each service. None: use the settings."""
@@ -81,17 +80,16 @@ class SharedLimits:
 
     def rate_limiter(self, service: str, *, per_second: float, burst: int, clock: Clock) -> SharedRate:
         """Return the rate limiter of a service. Called by the suite."""
-        name = f"{self._name} {service}"
-        rate = SharedRate(
-            self._conninfo, name, per_second=per_second, burst=burst, processes=self._processes, clock=clock
-        )
+        name, processes = f"{self._name} {service}", self._processes
+        rate = SharedRate(self._database, name, per_second, burst, processes, clock)
         self._rates.append(rate)
         return rate
 
     async def aclose(self) -> None:
         """Cancel requests to PostgreSQL, and close the connections."""
         for rate in self._rates:
-            await rate.aclose()
+            await rate.cancel()
+        await self._database.aclose()
 
 
 class SharedRate:
@@ -100,14 +98,13 @@ class SharedRate:
     Any second has at most per_second + burst requests, apart from PostgreSQL's response time. To compensate for that, a
     burst of 1 counts as 2.
 
-    conninfo, processes: as for `SharedLimits`.
+    processes: as for `SharedLimits`.
     """
 
     def __init__(
-        self, conninfo: str | Secret, name: str, *, per_second: float, burst: int, processes: int, clock: Clock
+        self, database: PostgresDatabase, name: str, per_second: float, burst: int, processes: int, clock: Clock
     ) -> None:
-        self._database = PostgresDatabase(conninfo, error=StoreError, max_connections=2, timeout=_TIMEOUT)
-        del conninfo  # a traceback may show the variables of this frame
+        self._database = database
         self.interval = 1.0 / per_second
         self._name = name
         self._lease_size = 1
@@ -166,13 +163,12 @@ class SharedRate:
         task.add_done_callback(self._pushing.discard)
         return True
 
-    async def aclose(self) -> None:
-        """Cancel requests to PostgreSQL, and close the connections."""
+    async def cancel(self) -> None:
+        """Cancel requests to PostgreSQL."""
         tasks = [*self._pushing, *([] if self._asking is None else [self._asking])]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        await self._database.aclose()
 
     async def _push_back(self, seconds: float) -> None:
         try:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from directsuite.core.clock import Clock, SystemClock
-from directsuite.sync.shared_limits import SharedRate
+from directsuite.sync.shared_limits import SharedLimits, SharedRate
 
 if TYPE_CHECKING:
     from tests.sync.fleet.postgres_server import PostgresServer
@@ -42,9 +42,8 @@ async def open_rate(
     per_second: int = 100,
 ) -> AsyncGenerator[SharedRate]:
     clock = clock or SystemClock()
-    rate = SharedRate(conninfo, name, per_second=per_second, burst=burst, processes=processes, clock=clock)
-    async with contextlib.aclosing(rate):
-        yield rate
+    async with SharedLimits(conninfo, processes=processes) as shared:
+        yield shared.rate_limiter(name, per_second=per_second, burst=burst, clock=clock)
 
 
 async def acquire(rate: SharedRate, clock: Clock) -> None:
