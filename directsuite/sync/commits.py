@@ -36,6 +36,7 @@ from directsuite.sync.model import (
     Change,
     ChangeSet,
     Key,
+    Kind,
     Lease,
     MessageRow,
     MessageState,
@@ -89,54 +90,49 @@ class ChangeStep:
     """One change, and its rows."""
 
     change: Change
-    old_row: MessageRow | None = None
-    """The current row of the key that the message loses."""
-    new_row: MessageRow | None = None
-    """The row of the key that the message gets."""
+    row: MessageRow
+    """The row of `change.key`: the current one for GONE, else the new one."""
+    origin: MessageRow | None = None
+    """The current row of `change.previous`."""
+
+    @property
+    def _left_row(self) -> MessageRow | None:
+        return self.row if self.change.kind is Kind.GONE else self.origin
+
+    @property
+    def _was_reported_gone(self) -> bool:
+        return self.origin is not None and self.origin.key == self.row.key
 
     def final_rows(self) -> list[MessageRow]:
         """Return the rows to write after the delivery."""
-        rows = list[MessageRow]()
-        if self.old_row is not None:
-            digest = self.old_row.digest if self.new_row is None else None
-            row = attrs.evolve(self.old_row, state=MessageState.DELETED, digest=digest, attempts=0, retry_ms=None)
-            rows.append(row)
-        if self.new_row is not None:
-            rows.append(attrs.evolve(self.new_row, attempts=0) if self.new_row.attempts else self.new_row)
+        rows, left = list[MessageRow](), self._left_row
+        if left is not None:
+            digest = left.digest if left is self.row else None
+            rows.append(attrs.evolve(left, state=MessageState.DELETED, digest=digest, attempts=0, retry_ms=None))
+        if left is not self.row:
+            rows.append(attrs.evolve(self.row, attempts=0) if self.row.attempts else self.row)
         return rows
 
     def rows_in_doubt(self) -> list[MessageRow]:
         """Return the changed rows to write before the delivery."""
-        rows = list[MessageRow]()
-        if self.old_row is not None and self.old_row.state in _KNOWN_TO_SINK_STATES:
-            rows.append(attrs.evolve(self.old_row, state=MessageState.UNRESOLVED))
-        if self.new_row is not None:
-            was_reported_gone = self.old_row is not None and self.old_row.key == self.new_row.key
-            state = MessageState.UNRESOLVED if was_reported_gone else MessageState.IN_DOUBT
-            rows.append(attrs.evolve(self.new_row, state=state))
+        rows, left = list[MessageRow](), self._left_row
+        if left is not None and left.state in _KNOWN_TO_SINK_STATES:
+            rows.append(attrs.evolve(left, state=MessageState.UNRESOLVED))
+        if left is not self.row:
+            state = MessageState.UNRESOLVED if self._was_reported_gone else MessageState.IN_DOUBT
+            rows.append(attrs.evolve(self.row, state=state))
         return rows
 
-    @property
-    def attempts(self) -> int:
-        """Earlier rejections by the sink and failed fetches."""
-        row = self.new_row or self.old_row
-        return 0 if row is None else row.attempts
-
-    def make_quarantine_row(self, now_ms: int, *, maybe_sent: bool) -> MessageRow | None:
-        """Return the row that schedules the next attempt; None if the change has no row.
-
-        maybe_sent: True if the sink may have received the change.
-        """
-        if self.new_row is None:
-            row = self.old_row
-            if row is not None and maybe_sent:
-                # MISSING would say that the sink was not notified.
-                row = attrs.evolve(row, state=MessageState.UNRESOLVED)
-            return None if row is None else with_failed_attempt(row, now_ms)
-        row = attrs.evolve(self.new_row, state=MessageState.QUARANTINED_UNCONFIRMED)
-        if not maybe_sent:  # the digest stays only if a deletion was reported under this key
-            was_reported_gone = self.old_row is not None and self.old_row.key == row.key
-            row = attrs.evolve(row, state=MessageState.POISON, digest=row.digest if was_reported_gone else None)
+    def make_quarantine_row(self, now_ms: int, *, maybe_sent: bool) -> MessageRow:
+        """Return the row that schedules the next attempt. maybe_sent: True if the sink may have received the change."""
+        row = self.row
+        if self.change.kind is not Kind.GONE:
+            state = MessageState.QUARANTINED_UNCONFIRMED if maybe_sent else MessageState.POISON
+            # If it was not sent, the digest stays only if a deletion was reported under this key.
+            digest = row.digest if maybe_sent or self._was_reported_gone else None
+            row = attrs.evolve(row, state=state, digest=digest)
+        elif maybe_sent:  # MISSING would say that the sink was not notified
+            row = attrs.evolve(row, state=MessageState.UNRESOLVED)
         return with_failed_attempt(row, now_ms)
 
 
@@ -298,7 +294,7 @@ class Commits:
             else:
                 (step,) = part
                 rejected.append((step, error))
-                if not step.attempts:
+                if not step.row.attempts:
                     self.health.record_rejected(step.change, accepted, self.clock.monotonic())
                     self._rejections_in_a_row += 1
                 if self._rejections_in_a_row > self._max_rejections_in_a_row:
@@ -310,17 +306,16 @@ class Commits:
         accepted, quarantine = list[ChangeStep](), ChangeSet()
         for step, error in rejected:
             change = step.change
-            if not step.attempts and not self.health.is_item_rejection(change.key, self.clock.monotonic()):
+            if not step.row.attempts and not self.health.is_item_rejection(change.key, self.clock.monotonic()):
                 self.undecided[change.key.folder] = UndecidedRejectionError(error.explanation)
                 self.undecided[change.key.folder].__cause__ = error.__cause__
-            elif not step.attempts and await self._find_rejection([step], times=_QUARANTINE_REJECTIONS - 1) is None:
+            elif not step.row.attempts and await self._find_rejection([step], times=_QUARANTINE_REJECTIONS - 1) is None:
                 accepted.append(step)
             else:
                 row = step.make_quarantine_row(self.now_ms(), maybe_sent=self._deliver is not None)
-                if row is not None:
-                    quarantine.rows.append(row)
-                    quarantine.problems[row.key] = _describe_problem(error)
-                self.report.quarantined += not step.attempts
+                quarantine.rows.append(row)
+                quarantine.problems[row.key] = _describe_problem(error)
+                self.report.quarantined += not step.row.attempts
                 if self.health.has_accepted_others_since(change.key):
                     del self.health.rejections[change.key]
         if quarantine.rows:

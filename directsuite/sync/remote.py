@@ -413,7 +413,7 @@ class FolderFetch:
                 origins[row.digest].remove(origin)
                 folders += self._invalidate_other_folder(*origin)
             before = None if origin is None else origin[1]
-            steps.append(ChangeStep(change=self._make_change(message, row, origin), old_row=before, new_row=row))
+            steps.append(ChangeStep(change=self._make_change(message, row, origin), row=row, origin=before))
         if steps:
             folders += self._state.invalidate_listing()
         await self._commits.deliver(steps, folders)

@@ -274,7 +274,7 @@ class MailboxRounds:
 
     def _make_deletion_step(self, name: str, row: MessageRow) -> ChangeStep:
         change = Change(kind=Kind.GONE, key=self._commits.make_key(name, row), digest=decide.to_hex(row.digest))
-        return ChangeStep(change=change, old_row=row)
+        return ChangeStep(change=change, row=row)
 
     async def _verify_sentinels(self, state: FolderMemory, listed: Collection[int] | None) -> bool:
         """Return True if the newest and the oldest listed message with a row are unchanged, or if there is none.
@@ -344,7 +344,7 @@ class MailboxRounds:
     def _make_move_step(self, folder: str, old: MessageRow, row: MessageRow) -> ChangeStep:
         key, previous = self._commits.make_key(folder, row), self._commits.make_key(folder, old)
         change = Change(kind=Kind.MOVED, key=key, previous=previous, digest=decide.to_hex(row.digest))
-        return ChangeStep(change=change, old_row=attrs.evolve(old, state=MessageState.UNRESOLVED), new_row=row)
+        return ChangeStep(change=change, row=row, origin=attrs.evolve(old, state=MessageState.UNRESOLVED))
 
 
 def _find_name_problem(folder: str) -> str | None:
