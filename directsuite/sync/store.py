@@ -11,7 +11,7 @@ import itertools
 import operator
 import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Protocol, TypeAlias
 
 import attrs
@@ -38,7 +38,7 @@ from directsuite.sync.model import (
     StoredFolder,
     StoreError,
 )
-from directsuite.sync.sinks.eml import replace_lone_surrogates
+from directsuite.sync.sinks.eml import replace_lone_surrogates, to_utc
 
 MEMORY = ":memory:"
 """The path of a store in memory, which is deleted when it is closed."""
@@ -448,9 +448,4 @@ def _sanitize_text(text: str | None) -> str | None:
 
 
 def _convert_time(transaction: Transaction, time: datetime | None) -> Any:
-    if time is None:
-        return None
-    try:
-        return transaction.time(time.astimezone(UTC))
-    except OverflowError:  # near datetime.min or datetime.max
-        return transaction.time(time.replace(tzinfo=UTC))
+    return None if time is None else transaction.time(to_utc(time))

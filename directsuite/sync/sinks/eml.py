@@ -182,7 +182,7 @@ def _format_header(message: MessageDetail) -> bytes:
         own["Subject"] = _format_subject(message.subject)
     date = message.sent_date or message.received_date
     if date is not None:
-        own["Date"] = [_format_date(date)]
+        own["Date"] = [format_datetime(to_utc(date))]
     if message.msg_id:
         own["Message-ID"] = _format_words(message.msg_id if message.msg_id.startswith("<") else f"<{message.msg_id}>")
     lines = [_fold_header(name, words) for name, words in own.items()]
@@ -257,12 +257,6 @@ def _parse_addr_spec(text: str) -> str:
     return text
 
 
-def _format_date(date: datetime) -> str:
-    with contextlib.suppress(OverflowError):  # near datetime.min or datetime.max
-        return format_datetime((date if date.tzinfo else date.replace(tzinfo=UTC)).astimezone(UTC))
-    return format_datetime(date.replace(tzinfo=UTC))
-
-
 def _encode_text(body: str | None) -> bytes:
     text = replace_lone_surrogates(body or "").replace("\r\n", "\n").replace("\r", "\n")
     return binascii.b2a_qp(text.encode(), istext=True) + (b"" if text.endswith("\n") else b"\n")
@@ -276,6 +270,13 @@ def _shorten_filename(filename: str) -> str:
     ending = dot + extension[:20] if dot else ""
     room = _MAX_FILENAME_BYTES - len(ending.encode())
     return (stem or extension).encode()[:room].decode("utf-8", "ignore") + ending
+
+
+def to_utc(date: datetime) -> datetime:
+    """Return the date in UTC, or near datetime.min or datetime.max with UTC instead of its time zone."""
+    with contextlib.suppress(OverflowError):
+        return (date if date.tzinfo else date.replace(tzinfo=UTC)).astimezone(UTC)
+    return date.replace(tzinfo=UTC)
 
 
 def replace_lone_surrogates(text: str) -> str:
