@@ -230,7 +230,9 @@ class FetchedBatch:
     """The messages returned for some uids, or the error of the request."""
 
     uids: Sequence[int]
-    messages: Mapping[int | None, tuple[MessageDetail, bytes]] = attrs.field(factory=dict)
+    messages: Mapping[int | None, tuple[MessageDetail, bytes]] = attrs.field(
+        factory=dict[int | None, tuple[MessageDetail, bytes]]
+    )
     """By uid, each message with its digest, which is computed while the previous batch is written."""
     failure: DirectSuiteError | None = None
 

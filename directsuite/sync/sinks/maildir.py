@@ -223,7 +223,7 @@ class _Maildir:
         if self._has_saved_flags:
             self._remove_old_flags()
         self._change_stamps = self._read_change_stamps()
-        self._keys, self._files = set(), {}  # the cache retains this object
+        self._keys, self._files = set[str](), {}  # the cache retains this object
 
     def _read_change_stamps(self) -> tuple[tuple[int, int], ...]:
         states = [(self.path / place).stat() for place in ("new", "cur")]
