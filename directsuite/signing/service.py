@@ -21,20 +21,21 @@ from directsuite.core.sinks import BinaryWriter, PieceWriter, make_sink
 from directsuite.core.upload import RequestBody
 from directsuite.errors import DirectSuiteError, DocumentNotFoundError
 from directsuite.signing import operations
-from directsuite.signing.arguments import validate_signatures
+from directsuite.signing.arguments import PieceStream, open_pdf, stream_pieces, validate_signatures
 from directsuite.signing.changes import (
+    FORM_REMOVED,
     HINT_SIGN_AGAIN,
+    UNSIGNED_FIELDS_REMOVED,
     ChangeRequest,
     ChangingFacade,
     Document,
     PdfDestination,
     fill_identifier,
+    make_signed_effect,
     open_destination,
     require_identifier,
 )
 from directsuite.signing.models import DocumentInfo, DocumentUpdate, MultiSignRequest, Signature, StoredDocument
-from directsuite.signing.outcome_resolver import FORM_REMOVED, UNSIGNED_FIELDS_REMOVED, make_signed_effect
-from directsuite.signing.streams import PieceStream, open_pdf, stream_pieces
 from directsuite.wire.models import require_instance, require_instances
 
 F = TypeVar("F", bound=BinaryWriter)
@@ -332,11 +333,9 @@ class Signing(ChangingFacade):
         name = require_identifier(identifier)
         operations.GET_DOC.validate_segments((name,))
         validate_max_bytes(max_bytes)
-        return PieceStream(
-            stream_pieces(
-                self._transport, self._options_with_timeout(timeout), name, max_bytes, ProgressReporter(progress)
-            )
-        )
+        started, options = asyncio.Event(), self._options_with_timeout(timeout)
+        pieces = stream_pieces(self._transport, options, name, max_bytes, ProgressReporter(progress), started)
+        return PieceStream(pieces, started)
 
     async def get_doc_info(self, identifier: Document, *, timeout: float | None = None) -> DocumentInfo:
         """Return the pages, form fields, signatures and metadata of a document."""

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from directsuite.errors import ConnectionLostError, DirectSuiteError, Outcome, ServiceError
-from directsuite.signing.outcome_resolver import DigestHistory, DocumentChange
+from directsuite.signing.changes import DigestHistory, DocumentChange
 from tests.examples import scale_examples
 
 NAME = "d"
@@ -143,7 +143,16 @@ def test_number_of_remembered_documents_is_limited() -> None:
     _others(versions)
     for number in range(5000):
         versions.record_saved(f"saved {number}", "d0")
-    assert (len(versions._inactive), len(versions._in_progress)) == (512, 0)
+    assert 2048 <= len(versions._documents) <= 4096
+
+
+def test_unresolved_change_is_remembered_longer_than_other_documents() -> None:
+    versions = DigestHistory()
+    with contextlib.suppress(ConnectionLostError), versions.track_change(NAME, "d0"):
+        lost()
+    _others(versions)
+    with versions.track_change(NAME, "d0") as change:
+        assert not change.is_traceable
 
 
 def test_document_in_progress_is_not_forgotten() -> None:

@@ -26,9 +26,8 @@ from directsuite.core.privacy import scrub_class
 from directsuite.errors import AuthenticationError, ConfigurationError, DirectSuiteError
 from directsuite.jobs.signing.documents import Pdf, SourceError, Target, has_changed
 from directsuite.jobs.signing.journal import Lease, SigningJournal, compute_signatures_digest
-from directsuite.jobs.signing.log import log_document, log_stopped
 from directsuite.jobs.signing.results import ResultStream, SigningResult, make_result
-from directsuite.jobs.signing.steps import DocumentWorkflow
+from directsuite.jobs.signing.steps import DocumentWorkflow, log_document, log_stopped
 from directsuite.jobs.signing.workflow import (
     DOCUMENT_PROBLEMS,
     DocumentState,
@@ -403,9 +402,9 @@ class SigningJob:
                 return self._record_end(entry, await workflow.run(entry, pdf, signatures), retry)
             except (DirectSuiteError, SourceError) as error:
                 verdict = retry.judge(error, has_others_in_progress=self._has_others_in_progress)
-                if verdict is RetryVerdict.STOP:
+                if isinstance(verdict, str):
                     what_to_do = _HINT_RENEW_CREDENTIAL if isinstance(error, AuthenticationError) else _HINT_RUN_AGAIN
-                    self._stop(JobStoppedError(retry.explain_stop(error), what_to_do), error)
+                    self._stop(JobStoppedError(verdict, what_to_do), error)
                     return None
                 [entry] = await self._lease.entries([entry.name])
                 if verdict is RetryVerdict.FAIL:

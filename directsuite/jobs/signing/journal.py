@@ -29,7 +29,6 @@ from directsuite.jobs.signing.workflow import (
     DocumentState,
     SigningEntry,
     encode_reason,
-    make_abandoned_entry,
     parse_reason,
 )
 from directsuite.signing.models import Signature
@@ -152,7 +151,17 @@ class Lease:
         at: Unix time. then: the new state. is_try: count an attempt if that is NEW. reason, service_message: ignored
         for NEW.
         """
-        abandoned = make_abandoned_entry(entry, then, reason, service_message, is_try=is_try)
+        is_new = then is DocumentState.NEW
+        abandoned = attrs.evolve(
+            entry,
+            state=then,
+            identifier=None,
+            saved_at=None,
+            tries=entry.tries + (is_new and is_try),
+            reason=entry.reason if is_new else reason,
+            service_message=entry.service_message if is_new else service_message,
+            output_sha=entry.output_sha if then is DocumentState.DONE else None,
+        )
         is_stored, is_requested = entry.identifier is not None, entry.state is DocumentState.SIGNING
         counts = {
             "abandoned": int(is_stored and then is not DocumentState.DONE),

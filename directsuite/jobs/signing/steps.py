@@ -1,9 +1,19 @@
-"""The steps of a document's workflow: calls of the service, journal, source and target."""
+"""The steps of a document's workflow: calls of the service, journal, source and target, and their log lines.
+
+    INFO signing: document 3 of the journal is tried again (ServerError, HTTP 500, in 4.0 s, call 9, group 7)
+    WARNING signing: document 3 of the journal is FAILED (BadRequestError, HTTP 400, call 12, group 7)
+    WARNING signing: document 4 of the journal is FAILED, but may be signed (ServerError, HTTP 500, call 14, group 9)
+    WARNING signing: the job stopped (target not writable, what to do: fix the cause, then run the job again)
+
+Log lines have the numbers of documents, never their names. Each record has the fields of its line in the dictionary
+`record.directsuite`, and its kind as `event`.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 import shutil
 from collections.abc import Callable, Generator, Sequence
@@ -14,9 +24,10 @@ from typing import Any, BinaryIO, TypeVar
 import attrs
 
 from directsuite.core.clock import is_being_cancelled
-from directsuite.core.events import get_group, group_calls
+from directsuite.core.events import FIELDS, get_group, group_calls
 from directsuite.core.files import create_file, explain_os_error
-from directsuite.errors import DirectSuiteError, InvalidArgumentError
+from directsuite.core.outcome import find_failure_reason, find_loggable_code
+from directsuite.errors import DirectSuiteError, InvalidArgumentError, ServiceError
 from directsuite.jobs.signing.documents import (
     MAX_IN_MEMORY_BYTES,
     Pdf,
@@ -29,7 +40,6 @@ from directsuite.jobs.signing.documents import (
     read_stamp,
 )
 from directsuite.jobs.signing.journal import Lease
-from directsuite.jobs.signing.log import log_document
 from directsuite.jobs.signing.workflow import (
     UNKNOWN_IDENTIFIER_ERRORS,
     DocumentProblem,
@@ -41,17 +51,23 @@ from directsuite.jobs.signing.workflow import (
     SigningStep,
     classify_error,
     find_field_problem,
-    is_last_try,
     may_belong_to_another_account,
     next_step,
-    storable_service_message,
 )
+from directsuite.signing.arguments import NOT_A_PDF
 from directsuite.signing.models import Signature
 from directsuite.signing.service import Signing
-from directsuite.signing.streams import NOT_A_PDF
 
 T = TypeVar("T")
 
+_LOGGER = logging.getLogger("directsuite")
+
+_PHRASES = {**FIELDS, "problem": "{}", "advice": "what to do: {}"}
+_SHOWN_FIELDS = ("problem", "error", "reason", "status", "code", "wait", "call", "group", "advice")
+"""The fields in the text of a log line, in this order. The others are only in the dictionary."""
+
+_MAX_TRIES = 5
+_MAX_MESSAGE_CHARS = 1000
 _STEP_ORDER_ERROR = "a step of the workflow ran before a step that it depends on"
 _MAX_STORED_SECONDS = 4 * 3600.0
 """The service deletes stored documents after this time without activity."""
@@ -331,7 +347,7 @@ class DocumentWorkflow:
         is_earlier = entry.state is DocumentState.SAVED and entry.identifier not in self._stored_by_run
         is_try = was_asked and not is_earlier
         failure, work.failure = work.failure, None
-        if is_try and failure is None and is_last_try(entry):
+        if is_try and failure is None and entry.tries + 1 >= _MAX_TRIES:
             return await self._fail(entry, DocumentProblem.GAVE_UP)
         abandoned = await self.lease.abandon(entry, at=self.now(), is_try=is_try)
         _log_restart(entry, work.context.output, is_downloaded=work.is_downloaded)
@@ -347,7 +363,9 @@ class DocumentWorkflow:
         reason: DocumentProblem | str,
         error: DirectSuiteError | SourceError | None = None,
     ) -> SigningEntry:
-        message = storable_service_message(error)
+        message: str | None = None
+        if isinstance(error, ServiceError) and error.message:  # databases cannot store all characters
+            message = error.message[:_MAX_MESSAGE_CHARS].replace("\0", "").encode("utf-8", "replace").decode()
         failed = await self.lease.abandon(
             entry, at=self.now(), then=DocumentState.FAILED, reason=reason, service_message=message
         )
@@ -357,6 +375,41 @@ class DocumentWorkflow:
         fields = {"state": "FAILED", "problem": problem, "may_be_signed": may_be_signed}
         log_document(WARNING, "DocumentEnded", entry.number, text, error=error, **fields)
         return failed
+
+
+def log_document(
+    level: int, event: str, number: int, text: str, *, error: Exception | None = None, **fields: str | float | None
+) -> None:
+    """Log what happened to a document, with the group of its calls.
+
+    error: the cause, without its text, which may be that of a custom target.
+    fields: further fields, of which those that are None are left out.
+    """
+    fields = {"event": event, "document": number, **fields, "group": get_group()}
+    _log(level, f"document {number} of the journal {text}", fields, error)
+
+
+def log_stopped(error: DirectSuiteError, reason: str | None) -> None:
+    """Log that a job stopped, with the type of its cause. reason: that of the JobStoppedError `error`."""
+    fields = {"event": "JobStopped", "reason": reason, "advice": error.advice, "group": error.group}
+    _log(WARNING, "the job stopped", fields, error.__cause__)
+
+
+def _log(level: int, text: str, fields: dict[str, str | float | None], error: BaseException | None) -> None:
+    if not _LOGGER.isEnabledFor(level):
+        return
+    if error is not None:
+        fields["error"] = type(error).__name__
+        fields["reason"] = find_failure_reason(error)
+        fields["status"] = error.status if isinstance(error, ServiceError) else None
+        fields["code"] = find_loggable_code(error)
+        fields["call"] = error.call if isinstance(error, DirectSuiteError) else None
+    written = {name: value for name, value in fields.items() if value is not None}
+    details = [_PHRASES[name].format(written[name]) for name in _SHOWN_FIELDS if name in written]
+    if "document" in written and "group" not in written:
+        details.append("no calls")
+    line = f"{text} ({', '.join(details)})" if details else text
+    _LOGGER.log(level, "signing: %s", line, extra={"directsuite": written})
 
 
 def _log_restart(entry: SigningEntry, output: PdfInfo | None, *, is_downloaded: bool) -> None:

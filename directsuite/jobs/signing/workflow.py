@@ -57,13 +57,12 @@ UNKNOWN_IDENTIFIER_ERRORS = (NotFoundError, BadRequestError)
 
 _MAX_STORED_SECONDS = 3.5 * 3600
 """The service deletes stored documents after 4 hours."""
-_MAX_MESSAGE_CHARS = 1000
-_MAX_TRIES = 5
 
 _BACKOFF = Backoff(1.0, 60.0)
 _MAX_OWN_FAILURES = 8  # of one document while others are signed
 _MAX_DENIALS = 4  # PermissionDeniedErrors of one document after others were signed
 _MAX_READ_FAILURES = 4  # of one document while others are read
+_PERMANENT_SCOPES = (ErrorScope.ACCOUNT, ErrorScope.CALLER, ErrorScope.ENDPOINT)
 
 
 class DocumentProblem(enum.Enum):
@@ -211,39 +210,6 @@ class SigningEntry:
         return f"SigningEntry(number={self.number}, state={self.state.name})"
 
 
-def make_abandoned_entry(
-    entry: SigningEntry,
-    then: DocumentState,
-    reason: DocumentProblem | str | None,
-    service_message: str | None = None,
-    *,
-    is_try: bool = True,
-) -> SigningEntry:
-    """Return the entry in state `then`, without its stored document. is_try: count an attempt if that is NEW."""
-    return attrs.evolve(
-        entry,
-        state=then,
-        identifier=None,
-        saved_at=None,
-        tries=entry.tries + (then is DocumentState.NEW and is_try),
-        reason=entry.reason if then is DocumentState.NEW else reason,
-        service_message=entry.service_message if then is DocumentState.NEW else service_message,
-        output_sha=entry.output_sha if then is DocumentState.DONE else None,
-    )
-
-
-def storable_service_message(error: Exception | None) -> str | None:
-    """Return the service's message, shortened and storable in databases; None if there is no error or it has none."""
-    if not isinstance(error, ServiceError) or not error.message:
-        return None
-    return error.message[:_MAX_MESSAGE_CHARS].replace("\0", "").encode("utf-8", "replace").decode()
-
-
-def is_last_try(entry: SigningEntry) -> bool:
-    """Return True if no other stored document may be tried after the entry's."""
-    return entry.tries + 1 >= _MAX_TRIES
-
-
 class SigningStep(enum.Enum):
     """The next step of a document."""
 
@@ -366,19 +332,11 @@ def _has_no_such_url(error: DirectSuiteError) -> bool:
     return isinstance(error, NotFoundError) or (isinstance(error, ServiceError) and error.status == HTTPStatus.GONE)
 
 
-def _is_permanent(error: DirectSuiteError) -> bool:
-    return find_error_scope(error) in (ErrorScope.ACCOUNT, ErrorScope.CALLER, ErrorScope.ENDPOINT) or _has_no_such_url(
-        error
-    )
-
-
 class RetryVerdict(enum.Enum):
-    """The ways to continue after an error of a document."""
+    """The ways to continue with a document after an error."""
 
     WAIT = enum.auto()
     FAIL = enum.auto()
-    STOP = enum.auto()
-    """Stop the job: others would have the same error."""
 
 
 @attrs.define(kw_only=True)
@@ -402,10 +360,6 @@ class OutageTracker:
         self.kind = type(error).__name__
         return self.max_outage - (now - self._since)
 
-    def end(self) -> None:
-        """End the outage."""
-        self.kind = None
-
 
 @attrs.define
 class RetryState:
@@ -428,24 +382,24 @@ class RetryState:
         """
         self._is_alone = not self._failures or self._outage.signed_count > self._failures[-1]
 
-    def judge(self, error: DirectSuiteError | SourceError, *, has_others_in_progress: bool) -> RetryVerdict:
-        """Record an error of an attempt, and return what to do.
+    def judge(self, error: DirectSuiteError | SourceError, *, has_others_in_progress: bool) -> RetryVerdict | str:
+        """Record an error of an attempt. Return what to do, or why the job must stop: others would have the same error.
 
         has_others_in_progress: True if the results of other documents may soon show whether the service works.
         """
         if isinstance(error, SourceError):
             return RetryVerdict.FAIL if self._is_unreadable(error) else RetryVerdict.WAIT
-        signed = self._outage.signed_count
+        signed, why = self._outage.signed_count, error.explanation.rstrip(".")
         if isinstance(error, PermissionDeniedError) and signed:
             self._denials.append(signed)
             if len(self._denials) < _MAX_DENIALS:
                 return RetryVerdict.WAIT
-            return RetryVerdict.STOP if has_others_in_progress and signed == self._denials[-2] else RetryVerdict.FAIL
-        if _is_permanent(error):
-            return RetryVerdict.STOP
+            return why if has_others_in_progress and signed == self._denials[-2] else RetryVerdict.FAIL
+        if find_error_scope(error) in _PERMANENT_SCOPES or _has_no_such_url(error):
+            return why
         if self.record_failure(error):
             return RetryVerdict.FAIL
-        return RetryVerdict.WAIT if self.reason_to_stop_waiting(error) is None else RetryVerdict.STOP
+        return self.reason_to_stop_waiting(error) or RetryVerdict.WAIT
 
     def record_failure(self, error: DirectSuiteError) -> bool:
         """Count a failure, unless it is a RateLimitedError. Return True if the document must fail.
@@ -473,23 +427,15 @@ class RetryState:
             len(self._read_counts) >= _MAX_READ_FAILURES and read > self._read_counts[0]
         )
 
-    def explain_stop(self, error: DirectSuiteError | SourceError) -> str:
-        """Return why the job stops."""
-        if isinstance(error, SourceError):
-            return str(error)
-        over = None if _is_permanent(error) else self.reason_to_stop_waiting(error)
-        return over or error.explanation.rstrip(".")
-
     def reason_to_stop_waiting(self, error: DirectSuiteError) -> str | None:
         """Return why the job stops waiting for the service, or None if it waits. Start the outage if there is none."""
-        left = self._outage.start_or_measure_outage(error)
+        left, why = self._outage.start_or_measure_outage(error), error.explanation.rstrip(".")
         if isinstance(error, CircuitOpenError) and (error.retry_after or 0) > left:
-            return error.explanation
+            return why
         if left < 0:
-            return f"the service has failed for too long: {error.explanation.rstrip('.')}"
+            return f"the service has failed for too long: {why}"
         if error.retry_after is not None and error.retry_after > left:
-            wait = f"{error.retry_after:.0f} s before the next attempt"
-            return f"max_outage does not allow the wait of {wait}: {error.explanation.rstrip('.')}"
+            return f"max_outage does not allow the wait of {error.retry_after:.0f} s before the next attempt: {why}"
         return None
 
     def compute_pause(self, error: DirectSuiteError | SourceError) -> float:
@@ -503,4 +449,4 @@ class RetryState:
         Ends the outage if the document is signed, or if it may have caused the service's failures.
         """
         if is_done or self._signed_at_first_failure is not None:
-            self._outage.end()
+            self._outage.kind = None
