@@ -81,9 +81,9 @@ if TYPE_CHECKING:
     from directsuite.messaging.models import Recipient as Recipient
     from directsuite.messaging.models import RecipientType as RecipientType
     from directsuite.messaging.models import SendMessageResponse as SendMessageResponse
+    from directsuite.messaging.sending import Delivery as Delivery
     from directsuite.messaging.sending import TUser as TUser
     from directsuite.messaging.service import Mailbox as Mailbox
-    from directsuite.messaging.tracking import Delivery as Delivery
     from directsuite.oauth.grants import AuthorizationCode as AuthorizationCode
     from directsuite.oauth.grants import AuthorizationRequest as AuthorizationRequest
     from directsuite.oauth.grants import ClientAuth as ClientAuth
@@ -147,8 +147,7 @@ else:
             "MessageStatus MessageWithHeader RawMessage Recipient RecipientType SendMessageResponse"
         ),
         "messaging.service": "Mailbox",
-        "messaging.sending": "TUser",
-        "messaging.tracking": "Delivery",
+        "messaging.sending": "Delivery TUser",
         "oauth.grants": "AuthorizationCode AuthorizationRequest ClientAuth ClientCredentials OnRotated RefreshToken",
         "otel": "OpenTelemetry",
         "registration.models": (

@@ -58,7 +58,7 @@ from directsuite.messaging.models import SendWithTuserRequest as SendWithTuserRe
 from directsuite.messaging.models import SetFoldersSubscribedRequest as SetFoldersSubscribedRequest
 from directsuite.messaging.models import SmtpIdsRequest as SmtpIdsRequest
 from directsuite.messaging.models import UidsRequest as UidsRequest
-from directsuite.messaging.tracking import OnPoll as OnPoll
+from directsuite.messaging.sending import OnPoll as OnPoll
 from directsuite.oauth.grants import Grant as Grant
 from directsuite.oauth.grants import Token as Token
 from directsuite.registration.models import AddUsersResponse as AddUsersResponse

@@ -26,7 +26,7 @@ from directsuite.cli.process import ExitStatus, echo_err, end_line, is_verbose
 from directsuite.cli.send import find_record, validate_key
 from directsuite.core.clock import WAIT_TOLERANCE, SystemClock, wait_until
 from directsuite.core.outcome import NOT_RETRYABLE, ErrorScope, find_error_scope
-from directsuite.messaging.tracking import (
+from directsuite.messaging.sending import (
     BACKOFF,
     DEFAULT_GIVE_UP_AFTER,
     compute_next_poll,

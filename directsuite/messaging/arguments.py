@@ -148,11 +148,8 @@ def format_span_in_milliseconds(begin: datetime | None, end: datetime | None) ->
     `begin` is rounded down, `end` is rounded up. Raises InvalidArgumentError if a datetime is naive, or `end` is before
     `begin`.
     """
-    _validate_span(begin, end)
-    return (
-        "0" if begin is None else str(to_milliseconds(clamp_datetime(begin))),
-        str(-((_EPOCH - clamp_datetime(end or _MAX_DATETIME)) // timedelta(milliseconds=1))),
-    )
+    first, last = _clamp_span(begin, end)
+    return str(to_milliseconds(first)), str(-((_EPOCH - last) // timedelta(milliseconds=1)))
 
 
 def format_span_in_utc(begin: datetime | None, end: datetime | None) -> tuple[str, str]:
@@ -160,9 +157,7 @@ def format_span_in_utc(begin: datetime | None, end: datetime | None) -> tuple[st
 
     Rounding, None and errors: see `format_span_in_milliseconds`.
     """
-    _validate_span(begin, end)
-    first = clamp_datetime(begin or _EPOCH)
-    last = clamp_datetime(end or _MAX_DATETIME)
+    first, last = _clamp_span(begin, end)
     if last.microsecond:
         last = last.replace(microsecond=0) + timedelta(seconds=1)
     return _format_compact(first), _format_compact(last)
@@ -184,12 +179,14 @@ def validate_aware(moment: datetime, parameter: str) -> datetime:
     return moment
 
 
-def _validate_span(begin: datetime | None, end: datetime | None) -> None:
+def _clamp_span(begin: datetime | None, end: datetime | None) -> tuple[datetime, datetime]:
     for parameter, moment in (("begin", begin), ("end", end)):
         if moment is not None:
             validate_aware(moment, parameter)
-    if begin is not None and end is not None and clamp_datetime(begin) > clamp_datetime(end):
+    first, last = clamp_datetime(begin or _EPOCH), clamp_datetime(end or _MAX_DATETIME)
+    if begin is not None and first > last:
         raise InvalidArgumentError("must not be before begin", parameter="end")
+    return first, last
 
 
 async def make_send_body(

@@ -1,24 +1,24 @@
-"""Verify a change of a mailbox whose response was lost: list the folders or messages that it affects.
-
-The first parameters are the methods that list them.
-"""
+"""Verify a change of a mailbox whose response was lost: list the folders or messages that it affects."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from directsuite.core.call import Confirmation
+from directsuite.messaging.arguments import INBOX
 from directsuite.messaging.models import APIResponse, MessageDetail
 from directsuite.messaging.send_once import Deadline
 
 T = TypeVar("T")
 
-GetFolders = Callable[..., Awaitable[list[str]]]
-GetUids = Callable[..., Awaitable[list[int]]]
-GetMetadata = Callable[..., Awaitable[list[MessageDetail]]]
+
+class _ListableMailbox(Protocol):
+    async def get_folders(self, root: str = INBOX) -> list[str]: ...
+    async def get_uids(self, folder: str, *, timeout: float | None = None) -> list[int]: ...
+    async def get_message_metadata(self, folder: str, *, timeout: float | None = None) -> list[MessageDetail]: ...
 
 
 def _confirm(
@@ -30,21 +30,21 @@ def _confirm(
     return Confirmation(verify=verify, seconds=seconds)
 
 
-def folder_created(get_folders: GetFolders, folder: str) -> Confirmation[APIResponse]:
+def folder_created(box: _ListableMailbox, folder: str) -> Confirmation[APIResponse]:
     """Return a Confirmation that a folder was created: it is listed."""
-    return _confirm(get_folders, partial(_is_listed, folder))
+    return _confirm(box.get_folders, partial(_is_listed, folder))
 
 
-def folder_moved(get_folders: GetFolders, folder: str, new_folder: str) -> Confirmation[APIResponse]:
+def folder_moved(box: _ListableMailbox, folder: str, new_folder: str) -> Confirmation[APIResponse]:
     """Return a Confirmation that a folder was renamed: only the new name is listed."""
 
     def is_moved(names: list[str]) -> bool:
         return _is_listed(new_folder, names) and not _is_listed(folder, names) and "" not in names
 
-    return _confirm(get_folders, is_moved)
+    return _confirm(box.get_folders, is_moved)
 
 
-def folder_deleted(get_folders: GetFolders, folder: str, settle: float) -> Confirmation[APIResponse] | None:
+def folder_deleted(box: _ListableMailbox, folder: str, settle: float) -> Confirmation[APIResponse] | None:
     """Return a Confirmation that a folder was deleted: its parent lists neither the folder nor a subfolder.
 
     Return None if nothing can be proven: folders outside `INBOX.` are never listed, and names that IMAP encodes may be
@@ -52,17 +52,16 @@ def folder_deleted(get_folders: GetFolders, folder: str, settle: float) -> Confi
     """
     if not folder.lower().startswith("inbox.") or not folder.isascii() or "&" in folder:
         return None
-    return _confirm(partial(get_folders, folder.rpartition(".")[0]), partial(_is_deleted, folder), settle)
+    return _confirm(partial(box.get_folders, folder.rpartition(".")[0]), partial(_is_deleted, folder), settle)
 
 
-def messages_removed(get_uids: GetUids, folder: str, uids: list[int]) -> Confirmation[APIResponse]:
+def messages_removed(box: _ListableMailbox, folder: str, uids: list[int]) -> Confirmation[APIResponse]:
     """Return a Confirmation that messages were deleted or moved: none of their uids is listed."""
-    return _confirm(partial(get_uids, folder), set(uids).isdisjoint)
+    return _confirm(partial(box.get_uids, folder), set(uids).isdisjoint)
 
 
 async def messages_arrived(
-    get_uids: GetUids,
-    get_metadata: GetMetadata,
+    box: _ListableMailbox,
     folder: str,
     message_ids: list[str | None],
     deadline: Deadline,
@@ -71,18 +70,18 @@ async def messages_arrived(
     """List a folder, and return a Confirmation that messages with these Message-IDs were added later.
 
     Return None if `message_ids` is empty or contains None, because then nothing can be proven. Raises the errors of
-    `get_uids`, and DeadlineExceededError.
+    GetUIDs, and DeadlineExceededError.
     """
     expected = Counter(message_id.strip() for message_id in message_ids if message_id is not None)
     if not expected or None in message_ids:
         return None
-    existing = frozenset(await get_uids(folder, timeout=deadline.require_time_left()))
+    existing = frozenset(await box.get_uids(folder, timeout=deadline.require_time_left()))
 
     def are_new(messages: list[MessageDetail]) -> bool:
         new = Counter(message.msg_id for message in messages if message.uid not in existing)
         return all(new[message_id] >= times for message_id, times in expected.items())
 
-    return _confirm(lambda: get_metadata(folder, timeout=deadline.require_time_left()), are_new, settle)
+    return _confirm(lambda: box.get_message_metadata(folder, timeout=deadline.require_time_left()), are_new, settle)
 
 
 def _is_listed(folder: str, names: Iterable[str]) -> bool:

@@ -17,8 +17,6 @@ from email.message import EmailMessage, MIMEPart
 from email.utils import getaddresses, quote
 from typing import Any, TypeAlias, TypeGuard, cast
 
-import attrs
-
 from directsuite.errors import InvalidArgumentError
 
 Part: TypeAlias = "email.message.Message[Any, Any]"
@@ -43,21 +41,6 @@ A quoted string is in the group `quoted`, because it may be part of an address.
 """
 
 
-@attrs.frozen
-class EmailParts:
-    """The parts of an EmailMessage that a message to send contains."""
-
-    sender: str | None
-    subject: str | None
-    body: str | None
-    is_html: bool
-    """True if `body` is HTML."""
-    recipients: list[tuple[str, str]]
-    """Pairs of a type (TO, CC or BCC) and an address."""
-    attachments: list[tuple[bytes, str, str]]
-    """Triples of content, content type and file name."""
-
-
 def from_bytes(raw: bytes) -> EmailMessage:
     """Parse RFC 5322 bytes, which may be malformed, into an EmailMessage."""
     return email.message_from_bytes(raw, policy=email.policy.default)
@@ -70,9 +53,10 @@ def read_message_id(raw: bytes) -> str | None:
     return None if value is None else str(value)
 
 
-def parse(message: Part) -> EmailParts:
-    """Return the parts of an email. A plain text body is preferred to HTML.
+def parse(message: Part) -> dict[str, Any]:
+    """Return the arguments for a Message with the parts of an email. A plain text body is preferred to HTML.
 
+    The recipients are pairs of an address and TO, CC or BCC, the attachments are arguments for Attachment.
     Raises InvalidArgumentError if `message` is not an email, or the standard library cannot read it.
     """
     given: Any = message
@@ -116,18 +100,18 @@ def _has_modern_api(message: Part) -> TypeGuard[EmailMessage]:
     )
 
 
-def _parse(message: EmailMessage) -> EmailParts:
+def _parse(message: EmailMessage) -> dict[str, Any]:
     body = cast("Part | None", message.get_body(("plain", "html")))
     senders = _read_addresses(message, "From")
     subject = message["Subject"]
-    return EmailParts(
-        sender=senders[0] if senders else None,
-        subject=None if subject is None else str(subject),
-        body=None if body is None or body.get_payload() is None else _decode_text(body),
-        is_html=body is not None and body.get_content_subtype() == "html",
-        recipients=[(kind, address) for kind in ("TO", "CC", "BCC") for address in _read_addresses(message, kind)],
-        attachments=list(_iter_attachments(message, body)),
-    )
+    return {
+        "sender": senders[0] if senders else None,
+        "subject": None if subject is None else str(subject),
+        "body": None if body is None or body.get_payload() is None else _decode_text(body),
+        "html_body": body is not None and body.get_content_subtype() == "html",
+        "recipients": [(address, kind) for kind in ("TO", "CC", "BCC") for address in _read_addresses(message, kind)],
+        "attachment_list": list(_iter_attachments(message, body)),
+    }
 
 
 def _decode_text(body: Part) -> str:
@@ -142,11 +126,12 @@ def _decode_text(body: Part) -> str:
     return content.decode("latin-1")
 
 
-def _iter_attachments(message: Part, body: Part | None) -> Iterator[tuple[bytes, str, str]]:
+def _iter_attachments(message: Part, body: Part | None) -> Iterator[dict[str, bytes | str]]:
     for number, part in enumerate(_iter_attached_parts(message, body), start=1):
         is_message = part.get_content_type() in _ENCLOSED_MESSAGES
         fallback = f"message-{number}.eml" if is_message else f"attachment-{number}"
-        yield _read_content(part), _build_content_type(part), _read_filename(part) or fallback
+        filename = _read_filename(part) or fallback
+        yield {"content": _read_content(part), "content_type": _build_content_type(part), "filename": filename}
 
 
 def _iter_attached_parts(part: Part, body: Part | None, *, alternative: bool = False) -> Iterator[Part]:
@@ -162,13 +147,10 @@ def _iter_attached_parts(part: Part, body: Part | None, *, alternative: bool = F
             alternative = alternative or any(each is body for each in part.walk())
         for each in cast("list[Part]", part.get_payload()):
             yield from _iter_attached_parts(each, body, alternative=alternative)
-    elif not (alternative and _is_plain_form(part)):
-        yield part
-
-
-def _is_plain_form(part: Part) -> bool:
-    is_file = part.get_content_disposition() == "attachment" or _read_filename(part)
-    return part.get_content_type() in _BODY_TYPES and not is_file
+    else:
+        is_file = part.get_content_disposition() == "attachment" or _read_filename(part)
+        if not alternative or is_file or part.get_content_type() not in _BODY_TYPES:
+            yield part
 
 
 def _build_content_type(part: Part) -> str:

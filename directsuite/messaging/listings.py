@@ -73,7 +73,8 @@ async def fetch_batches(
             batch.too_large = True
             return result
         batches.record_received(batch, len(result))
-        return _sort_by_uids(batch.uids, result)
+        position: dict[int | None, int] = {uid: number for number, uid in enumerate(batch.uids)}
+        return sorted(result, key=lambda message: position.get(message.uid, len(position)))
 
     while True:
         async with Prefetch(batches, fetch_batch, window=batches.window, has_room=batches.has_room) as results:
@@ -108,11 +109,6 @@ async def fetch_and_measure(
             raise
         result = error
     return result, exchanges[-1].response.size
-
-
-def _sort_by_uids(uids: list[int], messages: Iterable[M]) -> list[M]:
-    position: dict[int | None, int] = {uid: number for number, uid in enumerate(uids)}
-    return sorted(messages, key=lambda message: position.get(message.uid, len(uids)))
 
 
 @attrs.define(eq=False)

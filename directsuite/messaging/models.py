@@ -275,17 +275,9 @@ class Message(MessageContent):
         from directsuite.messaging.email import parse
 
         parts = parse(message)
-        return Message(
-            sender=parts.sender,
-            subject=parts.subject,
-            body=parts.body,
-            html_body=parts.is_html,
-            recipients=[Recipient(address, RecipientType(kind)) for kind, address in parts.recipients],
-            attachment_list=[
-                Attachment(content=content, content_type=content_type, filename=filename)
-                for content, content_type, filename in parts.attachments
-            ],
-        )
+        recipients = [Recipient(*each) for each in parts.pop("recipients")]
+        attachments = [Attachment(**each) for each in parts.pop("attachment_list")]
+        return Message(recipients=recipients, attachment_list=attachments, **parts)
 
 
 @scrub_class

@@ -23,7 +23,7 @@ from __future__ import annotations
 import asyncio
 import enum
 import hashlib
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Protocol, Self, TypeVar
 
@@ -128,11 +128,13 @@ class Deadline:
         raise DeadlineExceededError("the call's time is up: nothing was sent", outcome=Outcome.NOT_SENT)
 
 
-Search = Callable[[datetime | None, Deadline], Awaitable[Sequence[MessageDetail]]]
-"""Returns the metadata of the messages in INBOX.Sent, or in all other folders, that were received since a time.
-
-The arguments are that time (None: return all messages) and the deadline of the search.
-"""
+class _SearchableMailbox(Protocol):
+    def with_strict_paths(self, paths: frozenset[str]) -> Self: ...
+    def with_observer(self, observe: Callable[[ExchangeInfo], object]) -> Self: ...
+    async def get_folders(self, *, timeout: float | None = None) -> list[str]: ...
+    async def search_messages_metadata_by_received_date(
+        self, folder: str, begin: datetime | None, end: datetime | None, *, timeout: float | None = None
+    ) -> list[MessageDetail]: ...
 
 
 @attrs.define(eq=False, repr=False)
@@ -152,10 +154,10 @@ class SentMessage:
     # True if a search has found a request id, of this or another message.
     _is_header_exposed: bool = attrs.field(default=False, init=False)
 
-    async def find(self, search: Search) -> SendMessageResponse | None:
+    async def find(self, box: _SearchableMailbox) -> SendMessageResponse | None:
         """Search INBOX.Sent, and set `absence`. Return the lost response, or None if the message was not found."""
         self.absence = Absence.UNPROVEN
-        messages = await search(self._begin, self.deadline)
+        messages = await self._search(box, SENT_FOLDER)
         for message in messages:
             request_ids = _read_request_ids(message)
             self._is_header_exposed = self._is_header_exposed or bool(request_ids)
@@ -167,33 +169,47 @@ class SentMessage:
             self.absence = Absence.FOLDER_EMPTY
         return None
 
-    async def find_in_other_folders(self, search: Search) -> SendMessageResponse | None:
-        """Search the other folders, because the copy may have been moved.
+    async def find_in_other_folders(self, box: _SearchableMailbox) -> SendMessageResponse | None:
+        """Search the other folders, because the copy may have been moved. Return as `find`.
 
-        Return the lost response, or None if the message was not found.
+        Folders whose listed names are not valid in a request are skipped. Raises ResponseDecodeError if a name is
+        unreadable.
         """
-        messages = await search(self._begin, self.deadline)
-        return next(
-            (_make_response(message) for message in messages if self.request_id in _read_request_ids(message)), None
-        )
+        view = box.with_strict_paths(_STRICT_FOLDER_PATHS)
+        names = await view.get_folders(timeout=self.deadline.require_time_left())
+        for folder in (arguments.INBOX, *names):
+            if _can_be_named(folder) and folder.casefold() != SENT_FOLDER.casefold():
+                for message in await self._search(box, folder):
+                    if self.request_id in _read_request_ids(message):
+                        return _make_response(message)
+        return None
 
-    @property
-    def _begin(self) -> datetime | None:
-        if self.since is None:
-            return None
-        return max(arguments.clamp_datetime(self.since), arguments.MIN_DATETIME + self.skew) - self.skew
+    async def _search(self, box: _SearchableMailbox, folder: str) -> list[MessageDetail]:
+        """Return the metadata of the messages received since `since`.
+
+        Return that of all messages if that is None, or the local clock is more than MAX_CLOCK_SKEW ahead of the
+        server's.
+        """
+        begin: datetime | None = None
+        if self.since is not None:
+            begin = max(arguments.clamp_datetime(self.since), arguments.MIN_DATETIME + self.skew) - self.skew
+        exchanges: list[ExchangeInfo] = []
+        view = box.with_strict_paths(_STRICT_HEADER_PATHS).with_observer(exchanges.append)
+        search = view.search_messages_metadata_by_received_date
+        found = await search(folder, begin, None, timeout=self.deadline.require_time_left())
+        if begin is not None and exchanges and _is_clock_ahead(exchanges[-1].response.headers):
+            found = await search(folder, None, None, timeout=self.deadline.require_time_left())
+        return found
 
 
 async def find_earlier_message(
-    sent: SentMessage, search: Search, search_others: Search, polling: Polling, clock: Clock
+    sent: SentMessage, box: _SearchableMailbox, polling: Polling, clock: Clock
 ) -> SendMessageResponse | None:
     """Search for a message that an earlier call may have sent.
 
     Return the lost response, or None if the message is proven to be absent and may be sent. Raises OutcomeUnknownError
     if neither is proven, or the deadline passes. An error of the search of INBOX.Sent is raised unchanged.
 
-    search: searches INBOX.Sent. It is repeated during the settle time.
-    search_others: searches all other folders.
     polling: the pauses between searches, until the end of the settle time.
     """
     began = clock.monotonic()
@@ -205,13 +221,13 @@ async def find_earlier_message(
             is_last = False
             while not is_last:
                 is_last = polling.is_over
-                if (response := await sent.find(search)) is not None:
+                if (response := await sent.find(box)) is not None:
                     return response
                 if not is_last:
                     await polling.pause()
             if sent.absence is not Absence.UNPROVEN:
                 try:
-                    response = await sent.find_in_other_folders(search_others)
+                    response = await sent.find_in_other_folders(box)
                     if response is not None or sent.since is not None:
                         return response
                 except (TimeoutError, ClosedError):
@@ -242,7 +258,7 @@ async def find_earlier_message(
 async def send(
     attempt: Callable[[float], Awaitable[SendMessageResponse]],
     sent: SentMessage,
-    search_others: Search,
+    box: _SearchableMailbox,
     *,
     settle: float,
     resend: bool,
@@ -251,7 +267,6 @@ async def send(
 
     attempt: sends the message within a number of seconds. If the response is lost, it searches INBOX.Sent for the
         settle time, and raises OutcomeUnknownError if the message was not found.
-    search_others: searches all folders but INBOX.Sent before a second attempt.
     settle: settle time in seconds.
     resend: make a second attempt if the message is proven to be absent and time is left.
 
@@ -271,7 +286,7 @@ async def send(
         first = error
     is_searched = False
     try:
-        if (response := await sent.find_in_other_folders(search_others)) is not None:
+        if (response := await sent.find_in_other_folders(box)) is not None:
             return response
         is_searched = True
         return await attempt(sent.deadline.require_time_left())
@@ -280,53 +295,6 @@ async def send(
             raise  # the message itself was rejected, or the outcome is unknown
         failure.__cause__, first.__cause__ = failure.__cause__ or first.__cause__, failure
     raise first.with_traceback(None)
-
-
-class _SearchableMailbox(Protocol):
-    def with_strict_paths(self, paths: frozenset[str]) -> Self: ...
-    def with_observer(self, observe: Callable[[ExchangeInfo], object]) -> Self: ...
-    async def get_folders(self, *, timeout: float | None = None) -> list[str]: ...
-    async def search_messages_metadata_by_received_date(
-        self, folder: str, begin: datetime | None, end: datetime | None, *, timeout: float | None = None
-    ) -> list[MessageDetail]: ...
-
-
-async def search_sent(box: _SearchableMailbox, begin: datetime | None, deadline: Deadline) -> list[MessageDetail]:
-    """Return the metadata of the messages in INBOX.Sent received since `begin`. None: all."""
-    return await _search_folder(box, SENT_FOLDER, begin, deadline)
-
-
-async def search_other_folders(
-    box: _SearchableMailbox, begin: datetime | None, deadline: Deadline
-) -> list[MessageDetail]:
-    """Return the metadata of the messages received since `begin` in all folders but INBOX.Sent.
-
-    Folders whose listed names are not valid in a request are skipped. Raises ResponseDecodeError if a name is
-    unreadable.
-    """
-    found = list[MessageDetail]()
-    names = await box.with_strict_paths(_STRICT_FOLDER_PATHS).get_folders(timeout=deadline.require_time_left())
-    for folder in (arguments.INBOX, *names):
-        if _can_be_named(folder) and folder.casefold() != SENT_FOLDER.casefold():
-            found += await _search_folder(box, folder, begin, deadline)
-    return found
-
-
-async def _search_folder(
-    box: _SearchableMailbox, folder: str, begin: datetime | None, deadline: Deadline
-) -> list[MessageDetail]:
-    """Return the metadata of the messages of a folder received since `begin`.
-
-    Return that of all messages if `begin` is None, or the local clock is more than MAX_CLOCK_SKEW ahead of the
-    server's.
-    """
-    exchanges: list[ExchangeInfo] = []
-    view = box.with_strict_paths(_STRICT_HEADER_PATHS).with_observer(exchanges.append)
-    search = view.search_messages_metadata_by_received_date
-    found = await search(folder, begin, None, timeout=deadline.require_time_left())
-    if begin is not None and exchanges and _is_clock_ahead(exchanges[-1].response.headers):
-        found = await search(folder, None, None, timeout=deadline.require_time_left())
-    return found
 
 
 def _can_be_named(folder: str) -> bool:

@@ -131,8 +131,6 @@ class Mailbox(Sender):
         request_id = send_once.make_request_id(self.username, secrets.token_hex(16) if key is None else key)
         message = send_once.add_request_id(message, request_id)
         request = SendRequestWithHeader(authentication=self._authentication, message=message)
-        search_sent = functools.partial(send_once.search_sent, self)
-        search_others = functools.partial(send_once.search_other_folders, self)
         now = datetime.now(UTC)
         if since is None:
             sent = send_once.SentMessage(request_id, now, deadline)
@@ -140,19 +138,15 @@ class Mailbox(Sender):
             began = since if since <= now else None
             sent = send_once.SentMessage(request_id, began, deadline, skew=send_once.MAX_SINCE_CLOCK_SKEW)
             polling, clock = Polling(settle, self.environment), self.environment.clock
-            response = await send_once.find_earlier_message(sent, search_sent, search_others, polling, clock)
-            if response is not None:
+            if (response := await send_once.find_earlier_message(sent, self, polling, clock)) is not None:
                 return response
-        confirm = Confirmation(
-            verify=functools.partial(sent.find, functools.partial(send_once.search_sent, self._as_nested())),
-            seconds=settle,
-        )
+        confirm = Confirmation(verify=functools.partial(sent.find, self._as_nested()), seconds=settle)
 
         async def attempt(seconds: float) -> SendMessageResponse:
             prepare = functools.partial(make_send_body, self.environment.codec, request, progress)
             return await self._call(operations.SEND_WITH_HEADER, prepare=prepare, timeout=seconds, confirm=confirm)
 
-        return await send_once.send(attempt, sent, search_others, settle=settle, resend=resend)
+        return await send_once.send(attempt, sent, self, settle=settle, resend=resend)
 
     async def forward(
         self,
@@ -310,7 +304,7 @@ class Mailbox(Sender):
     async def create_folder(self, folder: str, *, timeout: float | None = None) -> None:
         """Create a folder. Raises InvalidArgumentError if its name is reserved or does not start with `INBOX.`."""
         arguments.validate_new_folder(folder, "folder")
-        confirm = confirmations.folder_created(self._as_nested().get_folders, folder)
+        confirm = confirmations.folder_created(self._as_nested(), folder)
         await self._call(operations.CREATE_FOLDER, folder, body=self._credentials, timeout=timeout, confirm=confirm)
 
     async def move_folder(self, folder: str, new_folder: str, *, timeout: float | None = None) -> None:
@@ -320,7 +314,7 @@ class Mailbox(Sender):
         """
         arguments.validate_changeable_folder(folder, "folder")
         arguments.validate_new_folder(new_folder, "new_folder")
-        confirm = confirmations.folder_moved(self._as_nested().get_folders, folder, new_folder)
+        confirm = confirmations.folder_moved(self._as_nested(), folder, new_folder)
         await self._call(
             operations.MOVE_FOLDER, folder, new_folder, body=self._credentials, timeout=timeout, confirm=confirm
         )
@@ -337,7 +331,7 @@ class Mailbox(Sender):
         """
         arguments.validate_changeable_folder(folder, "folder")
         seconds = self.resolve_settle(settle)
-        confirm = confirmations.folder_deleted(self._as_nested().get_folders, folder, seconds)
+        confirm = confirmations.folder_deleted(self._as_nested(), folder, seconds)
         await self._call(operations.DELETE_FOLDER, folder, body=self._credentials, timeout=timeout, confirm=confirm)
 
     async def copy_messages_by_uids(
@@ -367,7 +361,9 @@ class Mailbox(Sender):
             existing = await self.get_message_metadata(folder, timeout=deadline.require_time_left())
             copied = frozenset(listed)
             message_ids = [message.msg_id for message in existing if message.uid in copied]
-            confirm = await self._confirm_arrival(dest_folder, message_ids, deadline, seconds)
+            confirm = await confirmations.messages_arrived(
+                self._as_nested(), dest_folder, message_ids, deadline, seconds
+            )
             timeout = deadline.require_time_left()
         body = self._make_uids_body(listed)
         await self._call(
@@ -379,7 +375,7 @@ class Mailbox(Sender):
     ) -> None:
         """Move messages to another folder. They get new uids."""
         listed = arguments.validate_uids(uids)
-        confirm = confirmations.messages_removed(self._as_nested().get_uids, folder, listed)
+        confirm = confirmations.messages_removed(self._as_nested(), folder, listed)
         await self._call_for_uids(
             operations.MOVE_MESSAGES_BY_UIDS, folder, dest_folder, uids=listed, timeout=timeout, confirm=confirm
         )
@@ -389,7 +385,7 @@ class Mailbox(Sender):
     ) -> None:
         """Move messages to INBOX.Trash or, with `forever`, delete them permanently."""
         listed, mode = arguments.validate_uids(uids), str(bool(forever)).lower()
-        confirm = confirmations.messages_removed(self._as_nested().get_uids, folder, listed)
+        confirm = confirmations.messages_removed(self._as_nested(), folder, listed)
         await self._call_for_uids(
             operations.DELETE_MESSAGES_BY_UIDS, folder, mode, uids=listed, timeout=timeout, confirm=confirm
         )
@@ -446,7 +442,7 @@ class Mailbox(Sender):
         if verify:
             deadline = Deadline.after(self.resolve_timeout(timeout))
             message_ids = [email.read_message_id(message.data or b"") for message in listed]
-            confirm = await self._confirm_arrival(folder, message_ids, deadline, seconds)
+            confirm = await confirmations.messages_arrived(self._as_nested(), folder, message_ids, deadline, seconds)
             timeout = deadline.require_time_left()
         body = self._encode_body(RawMessagesRequest(auth=self._authentication, messages=listed))
         await self._call(operations.SAVE_RAW_MESSAGES, folder, body=body, timeout=timeout, confirm=confirm)
@@ -545,14 +541,6 @@ class Mailbox(Sender):
             return None
         return await self._call(
             operation, *segments, body=self._make_uids_body(listed), timeout=timeout, confirm=confirm
-        )
-
-    async def _confirm_arrival(
-        self, folder: str, message_ids: list[str | None], deadline: Deadline, settle: float
-    ) -> Confirmation[APIResponse] | None:
-        box = self._as_nested()
-        return await confirmations.messages_arrived(
-            box.get_uids, box.get_message_metadata, folder, message_ids, deadline, settle
         )
 
     async def _iter_in_batches(

@@ -12,7 +12,7 @@ import pytest
 import directsuite as ds
 from directsuite.cli.status import MAX_UNKNOWN_SECONDS
 from directsuite.core.clock import SystemClock
-from directsuite.messaging.tracking import DEFAULT_GIVE_UP_AFTER
+from directsuite.messaging.sending import DEFAULT_GIVE_UP_AFTER
 from directsuite.testing import LeapingClock
 from tests.cli.conftest import CliRunner
 from tests.guides.documents import read_document

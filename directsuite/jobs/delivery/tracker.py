@@ -43,18 +43,19 @@ from directsuite.errors import (
     ServerError,
     ServiceError,
 )
-from directsuite.jobs.delivery.changes import (
+from directsuite.jobs.delivery.journal import (
     DeliveryChange,
+    DeliveryJournal,
+    DeliveryJournalError,
     RecipientStatus,
+    SendRecord,
     TrackedMessage,
     TrackingState,
     find_changes,
 )
-from directsuite.jobs.delivery.journal import DeliveryJournal, DeliveryJournalError, SendRecord
 from directsuite.messaging import arguments, operations, send_once
 from directsuite.messaging.models import DirectMessageLog, Message, Recipient, SendMessageResponse
-from directsuite.messaging.service import Mailbox
-from directsuite.messaging.tracking import (
+from directsuite.messaging.sending import (
     BACKOFF,
     DEFAULT_GIVE_UP_AFTER,
     can_be_followed,
@@ -65,6 +66,7 @@ from directsuite.messaging.tracking import (
     validate_recipient_count,
     validate_smtp_id,
 )
+from directsuite.messaging.service import Mailbox
 
 _MAX_BATCH_MESSAGES = 1_000
 """Requests stay below 1 MB with the longest Message-IDs (998 octets, RFC 5322)."""
@@ -253,7 +255,7 @@ class DeliveryTracker:
 
     async def followed(self) -> Sequence[str]:
         """Return the smtp_ids of messages that are not over, oldest first. Raises DeliveryJournalError."""
-        return [message.smtp_id for message in await self._journal.load(self._name)]
+        return [message.smtp_id for message in await self._journal.load(self._name, self._now())]
 
     def changes(self, *, endless: bool = False) -> Listing[DeliveryChange]:
         """Yield the changes of all recipients until all messages are over.
@@ -293,8 +295,7 @@ class DeliveryTracker:
             state.end(reader)
 
     async def _load_messages(self) -> Sequence[TrackedMessage]:
-        await self._journal.correct_times(self._name, self._now())
-        messages = await self._journal.load(self._name)
+        messages = await self._journal.load(self._name, self._now())
         for message in messages:
             self._poller.begin(message)
         return messages
@@ -325,7 +326,7 @@ class _ChangeListing(Listing[DeliveryChange]):
         super().__init__(changes(endless, weakref.ref(self)))
 
 
-@attrs.frozen
+@attrs.define
 class RejectedBatch:
     """A rejected request."""
 
@@ -341,46 +342,37 @@ class BatchQuery:
     """Returns the error of a rejected request."""
     has_response: bool = False
     rejected_batches: list[RejectedBatch] = attrs.field(factory=list[RejectedBatch])
-    """Single messages if any request succeeded, else entire batches and probed messages."""
+    """Single messages if any request succeeded, else entire batches."""
+    is_denied: bool = True
+    """True if all requests were denied."""
 
     async def run(self, batches: Iterable[Sequence[TrackedMessage]]) -> None:
         """Poll all batches. Split rejected ones if any other request succeeds."""
-        await self._ask(batches)
-        if self.rejected_batches and not self.has_response:
-            await self._probe()
-        if self.has_response:
-            await self._split(_SPLIT_BATCH_MESSAGES)
-            await self._split(1)
+        await self._poll(batches)
+        if not self.has_response:  # poll a few messages alone, at random because bad ones may be adjacent
+            several = [message for each in self.rejected_batches if len(each.messages) > 1 for message in each.messages]
+            for message in random.sample(several, min(_MAX_PROBES, len(several))):
+                if await self._try([message]) is None:
+                    for each in self.rejected_batches:
+                        each.messages = [other for other in each.messages if other is not message]
+                    break
+        for size in (_SPLIT_BATCH_MESSAGES, 1) if self.has_response else ():
+            larger = [each.messages for each in self.rejected_batches if len(each.messages) > size]
+            self.rejected_batches = [each for each in self.rejected_batches if len(each.messages) <= size]
+            for messages in larger:
+                await self._poll(_split_batches(messages, size))
 
-    async def _ask(self, batches: Iterable[Sequence[TrackedMessage]]) -> None:
+    async def _poll(self, batches: Iterable[Sequence[TrackedMessage]]) -> None:
         for batch in batches:
-            error = await self._request(batch)
-            if error is None:
-                self.has_response = True
-            else:
+            error = await self._try(batch)
+            if error is not None:
                 self.rejected_batches.append(RejectedBatch(batch, error))
 
-    async def _probe(self) -> None:
-        """Poll a few messages alone until one succeeds, at random because bad ones may be adjacent."""
-        several = [message for each in self.rejected_batches if len(each.messages) > 1 for message in each.messages]
-        for message in random.sample(several, min(_MAX_PROBES, len(several))):
-            rest = [
-                attrs.evolve(each, messages=_exclude_message(each.messages, message)) for each in self.rejected_batches
-            ]
-            self.rejected_batches = [each for each in rest if each.messages]
-            await self._ask([[message]])
-            if self.has_response:
-                return
-
-    async def _split(self, size: int) -> None:
-        larger = [each.messages for each in self.rejected_batches if len(each.messages) > size]
-        self.rejected_batches = [each for each in self.rejected_batches if len(each.messages) <= size]
-        for messages in larger:
-            await self._ask(_split_batches(messages, size))
-
-
-def _exclude_message(messages: Sequence[TrackedMessage], message: TrackedMessage) -> Sequence[TrackedMessage]:
-    return [each for each in messages if each is not message]
+    async def _try(self, batch: Sequence[TrackedMessage]) -> DirectSuiteError | None:
+        error = await self._request(batch)
+        self.has_response = self.has_response or error is None
+        self.is_denied = self.is_denied and isinstance(error, PermissionDeniedError)
+        return error
 
 
 def _split_batches(messages: Sequence[TrackedMessage], size: int) -> Sequence[Sequence[TrackedMessage]]:
@@ -438,9 +430,11 @@ class StatusPoller:
         Raises DeliveryJournalError, and errors that a retry would not fix. PermissionDeniedError is only raised if the
         service rejects all requests with it, and for a single message only once.
         """
-        messages = self._state.messages
-        self._notice_sleep()
-        now = self._monotonic()
+        messages, now = self._state.messages, self._monotonic()
+        before, self._ahead = self._ahead, self._unix_time() - now
+        if self._ahead - before > MAX_SLEEP:  # the machine may have been suspended
+            for message in messages.values():
+                message.earliest_poll_at = message.latest_poll_at = 0.0
         due_at = min((each.latest_poll_at for each in messages.values()), default=now + _MAX_IDLE_SECONDS)
         if max(due_at, self._resume_at) - now > WAIT_TOLERANCE:
             self._state.wakes_at = due_at if messages else math.inf
@@ -458,12 +452,6 @@ class StatusPoller:
             if not await self._ask([[message]]):
                 return
 
-    def _notice_sleep(self) -> None:
-        before, self._ahead = self._ahead, self._unix_time() - self._monotonic()
-        if self._ahead - before > MAX_SLEEP:
-            for message in self._state.messages.values():
-                message.earliest_poll_at = message.latest_poll_at = 0.0
-
     async def _ask(self, batches: Sequence[Sequence[TrackedMessage]]) -> bool:
         """Return False if the service needs a pause: a request failed, or all were rejected (more than one message).
 
@@ -480,7 +468,7 @@ class StatusPoller:
         if query.has_response:
             await self._isolate([each for each in query.rejected_batches if len(each.messages) == 1])
         elif failure is None:
-            failure = await self._handle_all_rejected(query.rejected_batches)
+            failure = await self._handle_all_rejected(query.rejected_batches, is_denied=query.is_denied)
         if failure is not None:
             self._failures += 1
             self._resume_at = self._monotonic() + BACKOFF.compute_wait(self._failures, failure.retry_after)
@@ -509,13 +497,15 @@ class StatusPoller:
             await self._count_rejection(each)
             self._postpone(each.messages[0])
 
-    async def _handle_all_rejected(self, rejected: Sequence[RejectedBatch]) -> DirectSuiteError | None:
+    async def _handle_all_rejected(
+        self, rejected: Sequence[RejectedBatch], *, is_denied: bool
+    ) -> DirectSuiteError | None:
         """Return the error for which to pause, or None if a single message was rejected and is polled later.
 
         Raises PermissionDeniedError if all requests were denied, except for a message isolated before.
         """
         only = rejected[0].messages[0] if len(rejected) == len(rejected[0].messages) == 1 else None
-        if all(isinstance(each.error, PermissionDeniedError) for each in rejected) and not (only and only.isolated):
+        if is_denied and not (only and only.isolated):
             if only is not None:
                 # Possibly only this message is denied. Isolated, it raises once and does not block others.
                 await self._set_isolated([only], isolated=True)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import directsuite as ds
-from directsuite.messaging.tracking import BACKOFF, DEFAULT_GIVE_UP_AFTER, compute_next_poll
+from directsuite.messaging.sending import BACKOFF, DEFAULT_GIVE_UP_AFTER, compute_next_poll
 from tests.integration.scenario import ALICE, PASSWORD
 from tests.jobs.delivery.clinic import Clinic
 from tests.jobs.delivery.fragile_mailbox import make_log, make_repeating_mailbox

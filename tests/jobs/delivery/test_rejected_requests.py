@@ -11,7 +11,7 @@ from datetime import timedelta
 import pytest
 
 import directsuite as ds
-from directsuite.messaging.tracking import DEFAULT_GIVE_UP_AFTER
+from directsuite.messaging.sending import DEFAULT_GIVE_UP_AFTER
 from tests.jobs.delivery.fragile_mailbox import (
     FragileMailbox,
     RejectingResponder,

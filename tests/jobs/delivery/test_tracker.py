@@ -11,8 +11,8 @@ import pytest
 
 import directsuite as ds
 from directsuite.jobs.delivery import DeliveryJournal, DeliveryJournalError, DeliveryTracker
-from directsuite.jobs.delivery.changes import TrackedMessage
-from directsuite.messaging.tracking import DEFAULT_GIVE_UP_AFTER
+from directsuite.jobs.delivery.journal import TrackedMessage
+from directsuite.messaging.sending import DEFAULT_GIVE_UP_AFTER
 from tests.integration.scenario import ALICE, BOB, PASSWORD
 from tests.jobs.delivery.fragile_mailbox import make_fragile_mailbox
 from tests.jobs.delivery.trackers import (
@@ -210,9 +210,9 @@ async def test_adding_followed_message_does_not_reload_journal(
         for smtp_id in smtp_ids:
             await tracker.add(smtp_id)
 
-        async def read(mailbox: str) -> list[TrackedMessage]:
+        async def read(mailbox: str, now: float) -> list[TrackedMessage]:
             reads.append(mailbox)
-            return await followed(mailbox)
+            return await followed(mailbox, now)
 
         monkeypatch.setattr(journal, "load", read)
         async with trackers.wait_in_loop(tracker):

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import directsuite as ds
 from directsuite.jobs.delivery import DeliveryChange, DeliveryJournal, DeliveryTracker
-from directsuite.messaging.tracking import FINAL_STATUSES
+from directsuite.messaging.sending import FINAL_STATUSES
 from tests.examples import scale_examples
 from tests.jobs.delivery.clinic import Clinic, open_clinic
 from tests.jobs.delivery.fragile_mailbox import make_fragile_mailbox

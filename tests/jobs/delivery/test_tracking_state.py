@@ -9,7 +9,7 @@ import attrs
 import pytest
 
 import directsuite as ds
-from directsuite.jobs.delivery.changes import RecipientStatus, TrackedMessage, TrackingState
+from directsuite.jobs.delivery.journal import RecipientStatus, TrackedMessage, TrackingState
 
 KEY = "1@x.test"
 NONE_SEEN: dict[str, RecipientStatus] = {}

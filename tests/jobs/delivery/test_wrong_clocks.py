@@ -10,7 +10,7 @@ import pytest
 
 import directsuite as ds
 from directsuite.jobs.delivery import DeliveryChange
-from directsuite.messaging.tracking import DEFAULT_GIVE_UP_AFTER
+from directsuite.messaging.sending import DEFAULT_GIVE_UP_AFTER
 from tests.integration.scenario import ALICE, PASSWORD
 from tests.jobs.delivery.fragile_mailbox import FragileMailbox, make_fragile_mailbox
 from tests.jobs.delivery.trackers import (

@@ -16,7 +16,7 @@ from pathlib import Path
 import attrs
 
 from directsuite.jobs.delivery import DeliveryJournal, DeliveryTracker
-from directsuite.messaging.tracking import compute_next_poll
+from directsuite.messaging.sending import compute_next_poll
 from directsuite.sandbox.clock import Clock as SandboxClock
 from tests.jobs.delivery.clinic import Clinic, SandboxTimeClock, open_clinic
 
