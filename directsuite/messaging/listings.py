@@ -225,15 +225,13 @@ class MessageReader:
             yield from self._read_element(element)
 
     def _read_element(self, element: Any) -> Iterator[MessageDetail]:
-        message, is_too_deep = None, False
+        message: MessageDetail | None = None
         try:
             message = self._codec.structure(MessageDetail, element, self._place)
         except MismatchError:
             pass
         except RecursionError:  # decoding needs more stack frames than parsing
-            is_too_deep = True
-        if is_too_deep:
-            raise MismatchError("nested less deeply", f"$.messages[{self._number}]")
+            raise MismatchError("nested less deeply", f"$.messages[{self._number}]") from None
         self._number += 1
         if message is None or has_no_uid(message):
             count_unreadable(self._place)

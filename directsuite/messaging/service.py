@@ -353,21 +353,17 @@ class Mailbox(Sender):
         """
         listed, seconds = arguments.validate_uids(uids), self.resolve_settle(settle)
         operations.COPY_MESSAGES_BY_UIDS.validate_segments((folder, dest_folder))
-        if not listed:
-            return
         confirm = None
-        if verify:
+        if verify and listed:
             deadline = Deadline.after(self.resolve_timeout(timeout))
             existing = await self.get_message_metadata(folder, timeout=deadline.require_time_left())
             copied = frozenset(listed)
             message_ids = [message.msg_id for message in existing if message.uid in copied]
-            confirm = await confirmations.messages_arrived(
-                self._as_nested(), dest_folder, message_ids, deadline, seconds
-            )
+            box = self._as_nested()
+            confirm = await confirmations.messages_arrived(box, dest_folder, message_ids, deadline, seconds)
             timeout = deadline.require_time_left()
-        body = self._make_uids_body(listed)
-        await self._call(
-            operations.COPY_MESSAGES_BY_UIDS, folder, dest_folder, body=body, timeout=timeout, confirm=confirm
+        await self._call_for_uids(
+            operations.COPY_MESSAGES_BY_UIDS, folder, dest_folder, uids=listed, timeout=timeout, confirm=confirm
         )
 
     async def move_messages_by_uids(

@@ -304,7 +304,9 @@ class TargetFolder:
         try:
             yield folder
         finally:
-            _remove_dir(folder)
+            shutil.rmtree(folder, ignore_errors=True)
+            with contextlib.suppress(OSError):  # not empty: other jobs use it
+                folder.parent.rmdir()
 
     def check(self, name: str) -> None:
         """See `Target.check`."""
@@ -393,12 +395,6 @@ def _recreate_dir(folder: Path, now: float) -> None:
         with contextlib.suppress(FileNotFoundError):  # another process has just removed the empty parent folder
             return folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     return folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-
-
-def _remove_dir(folder: Path) -> None:
-    shutil.rmtree(folder, ignore_errors=True)
-    with contextlib.suppress(OSError):  # not empty: other jobs use it
-        folder.parent.rmdir()
 
 
 def _publish_file(file: Path, root: Path, name: str, *, overwrite: bool) -> bool:

@@ -12,7 +12,6 @@ import logging
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Sequence
 from logging import DEBUG, INFO
-from pathlib import Path
 from typing import Literal
 
 import attrs
@@ -102,6 +101,7 @@ class SigningProgress:
 
 
 @scrub_class
+@attrs.define(eq=False, repr=False, slots=False)
 class SigningJob:
     """Signs the documents of a source and writes them to a target, each exactly once.
 
@@ -126,41 +126,27 @@ class SigningJob:
     Raises ConfigurationError if an argument is invalid.
     """
 
-    def __init__(
-        self,
-        signing: Signing,
-        source: AsyncIterable[Pdf],
-        target: Target,
-        signatures: Signatures,
-        *,
-        journal: SigningJournal | Lease,
-        concurrency: int = 10,
-        max_outage: float = 900.0,
-        check_fields: bool = False,
-        progress: Callable[[SigningProgress], object] | None = None,
-        clock: Clock | None = None,
-        now: Callable[[], float] | None = None,
-    ) -> None:
-        _validate_argument_types(source, signatures, progress)
-        AT_LEAST_ONE.require("concurrency", concurrency)
-        DURATION.require("max_outage", max_outage)
-        _validate_target_outside_source(source, target)
-        self._signing = signing
-        self._source = source
-        self._target = target
-        self._signatures = signatures
-        self._journal = journal
-        self._concurrency = concurrency
-        self._check_fields = check_fields
-        self._on_progress = progress
-        self._clock = clock or signing.environment.clock
-        self._now = now or make_unix_time(self._clock)
-        self._open = asyncio.Event()
+    _signing: Signing = attrs.field(alias="signing")
+    _source: AsyncIterable[Pdf] = attrs.field(alias="source")
+    _target: Target = attrs.field(alias="target")
+    _signatures: Signatures = attrs.field(alias="signatures")
+    _journal: SigningJournal | Lease = attrs.field(alias="journal", kw_only=True)
+    _concurrency: int = attrs.field(default=10, alias="concurrency", kw_only=True, validator=AT_LEAST_ONE)
+    _max_outage: float = attrs.field(default=900.0, alias="max_outage", kw_only=True, validator=DURATION)
+    _check_fields: bool = attrs.field(default=False, alias="check_fields", kw_only=True)
+    _on_progress: Callable[[SigningProgress], object] | None = attrs.field(default=None, alias="progress", kw_only=True)
+    _given_clock: Clock | None = attrs.field(default=None, alias="clock", kw_only=True)
+    _given_now: Callable[[], float] | None = attrs.field(default=None, alias="now", kw_only=True)
+
+    def __attrs_post_init__(self) -> None:
+        _validate_argument_types(self._source, self._signatures, self._on_progress)
+        _validate_target_outside_source(self._source, self._target)
+        self._clock = self._given_clock or self._signing.environment.clock
+        self._now = self._given_now or make_unix_time(self._clock)
+        self._open, self._ending = asyncio.Event(), asyncio.Event()
         self._open.set()
-        self._ending = asyncio.Event()
         self._results: ResultStream | None = None
         self._is_running = False
-        self._max_outage = max_outage
         # In other jobs of this process. If there are any, the URL is right.
         self.signed_before = 0
         self._reset()
@@ -210,7 +196,7 @@ class SigningJob:
             failed=failed,
             passed_over=passed_over,
             changed=self._changed,
-            under_way=0 if queue is None else queue.in_progress,
+            under_way=0 if queue is None else len(queue.in_progress),
             rate=len(self._recent_ends) / max(1.0, seconds),
             trouble=self._outage.kind,
             total=None if queue is None else queue.total,
@@ -228,13 +214,13 @@ class SigningJob:
         uses this journal.
         """
 
-        def find_changed(signed: Sequence[tuple[Pdf, SigningEntry]]) -> list[SigningEntry]:
+        def list_changed(signed: Sequence[tuple[Pdf, SigningEntry]]) -> list[SigningEntry]:
             return [entry for pdf, entry in signed if has_changed(pdf, entry.source_stamp, entry.source_sha)]
 
         async def look_up(pdfs: Sequence[Pdf]) -> Sequence[SigningEntry | None]:
             entries = await self._lease.entries([pdf.name for pdf in pdfs])
             signed = [(pdf, each) for pdf, each in zip(pdfs, entries, strict=True) if each.state is DocumentState.DONE]
-            for entry in await asyncio.to_thread(find_changed, signed) if signed else ():
+            for entry in await asyncio.to_thread(list_changed, signed) if signed else ():
                 self._changed += 1
                 _LOGGER.warning(
                     "signing: document %d of the journal has changed since it was signed and is not signed again",
@@ -329,11 +315,15 @@ class SigningJob:
             await lease.claim(compute_signatures_digest(self._signatures))
         self._reset()
         async with contextlib.AsyncExitStack() as stack:
+            try:
+                staging_dir = await stack.enter_async_context(self._target.staging_dir(lease.shard, lease.number))
+            except OSError as error:
+                raise _make_target_error(error) from None
             workflow = DocumentWorkflow(
                 signing=self._signing,
                 lease=lease,
                 target=self._target,
-                staging_dir=await self._enter_staging_dir(lease, stack),
+                staging_dir=staging_dir,
                 outage=self._outage,
                 now=self._now,
                 check_fields=self._check_fields,
@@ -351,13 +341,6 @@ class SigningJob:
             raise self._failure
         self._report_progress()
         return self.progress
-
-    async def _enter_staging_dir(self, lease: Lease, stack: contextlib.AsyncExitStack) -> Path:
-        try:
-            return await stack.enter_async_context(self._target.staging_dir(lease.shard, lease.number))
-        except OSError as error:
-            why = f"the target can't be written ({explain_os_error(error)})"
-        raise JobStoppedError(why, reason="target not writable")
 
     async def _work(self, workflow: DocumentWorkflow, queue: DocumentQueue) -> None:
         """Process documents of the queue one by one. An error drains the job; `run` raises the first one."""
@@ -401,7 +384,9 @@ class SigningJob:
             try:
                 return self._record_end(entry, await workflow.run(entry, pdf, signatures), retry)
             except (DirectSuiteError, SourceError) as error:
-                verdict = retry.judge(error, has_others_in_progress=self._has_others_in_progress)
+                # When the job is drained, others were in progress.
+                has_others = self._ending.is_set() or (self._queue is not None and len(self._queue.in_progress) > 1)
+                verdict = retry.judge(error, has_others_in_progress=has_others)
                 if isinstance(verdict, str):
                     what_to_do = _HINT_RENEW_CREDENTIAL if isinstance(error, AuthenticationError) else _HINT_RUN_AGAIN
                     self._stop(JobStoppedError(verdict, what_to_do), error)
@@ -412,19 +397,13 @@ class SigningJob:
                 pause = retry.compute_pause(error)
                 log_document(INFO, "DocumentRetried", entry.number, "is tried again", error=error, wait=pause)
             except OSError as error:
-                why = f"the target can't be written ({explain_os_error(error)})"
-                self._stop(JobStoppedError(why, reason="target not writable"))
+                self._stop(_make_target_error(error))
                 return None
             if self._outage.kind != self._reported_trouble:  # its end is reported with that of the document
                 self._report_progress()
             await sleep_or_event(self._clock.sleep(pause), self._ending)
             if self._ending.is_set():
                 return None
-
-    @property
-    def _has_others_in_progress(self) -> bool:
-        """True if other documents are in progress, or were before the job was drained."""
-        return self._ending.is_set() or (self._queue is not None and self._queue.in_progress > 1)
 
     def _record_end(self, begin: SigningEntry, end: SigningEntry, retry: RetryState) -> SigningEntry:
         self._recent_ends.append(self._clock.monotonic())
@@ -479,11 +458,11 @@ class DocumentQueue:
         self._source = source
         self._look_up = look_up
         self._gate = gate
-        self._read = asyncio.Queue[Pdf | None](ahead)  # None: the end
-        self._error: BaseException | None = None  # raised by the source
+        self._read = asyncio.Queue[Pdf | BaseException | None](ahead)  # at the end, None or the source's exception
         self._found = deque[tuple[SigningEntry, Pdf]]()
         self._lock = asyncio.Lock()
-        self._handed_out = set[int]()
+        self.in_progress = set[int]()
+        """The numbers of the documents handed out."""
         self._ended = set[int]()  # since the last lookup started, whose entries may be older
         self._is_over = False
 
@@ -496,11 +475,6 @@ class DocumentQueue:
         finally:
             reader.cancel()
             await asyncio.wait([reader])
-
-    @property
-    def in_progress(self) -> int:
-        """The number of documents handed out."""
-        return len(self._handed_out)
 
     async def next(self) -> tuple[SigningEntry, Pdf] | None:
         """Return the next document, which the caller must put back, or None at the end. Wait while `gate` is not set.
@@ -516,8 +490,8 @@ class DocumentQueue:
                     await self._gate.wait()
                     continue
                 entry, pdf = self._found.popleft()
-                if entry.number not in self._handed_out and entry.number not in self._ended:
-                    self._handed_out.add(entry.number)
+                if entry.number not in self.in_progress and entry.number not in self._ended:
+                    self.in_progress.add(entry.number)
                     return entry, pdf
                 self.passed_over += 1
                 _LOGGER.warning(
@@ -529,7 +503,7 @@ class DocumentQueue:
 
     def put_back(self, entry: SigningEntry) -> None:
         """Record that a worker has finished with a document."""
-        self._handed_out.discard(entry.number)
+        self.in_progress.discard(entry.number)
         self._ended.add(entry.number)
 
     def stop(self) -> None:
@@ -542,15 +516,15 @@ class DocumentQueue:
         some = [await self._read.get()]
         while not self._read.empty():
             some.append(self._read.get_nowait())
-        pdfs = [each for each in some if each is not None]
+        pdfs = [each for each in some if each is not None and not isinstance(each, BaseException)]
         if self._is_over or not pdfs:
             self._is_over = True
-            if self._error is not None:
-                error, self._error = self._error, None
-                raise error
+            for each in some:
+                if isinstance(each, BaseException):
+                    raise each
             return
         if len(pdfs) < len(some):
-            self._read.put_nowait(None)  # handle the end after these documents
+            self._read.put_nowait(some[-1])  # handle the end after these documents
         self._ended.clear()
         for entry, pdf in zip(await self._look_up(pdfs), pdfs, strict=True):
             if entry is None:
@@ -560,6 +534,7 @@ class DocumentQueue:
 
     async def _read_source(self) -> None:
         source, total = aiter(self._source), 0
+        end: BaseException | None = None
         try:
             try:
                 async for pdf in source:
@@ -571,10 +546,15 @@ class DocumentQueue:
         except BaseException as error:
             if is_being_cancelled():
                 raise
-            self._error = SourceError("it was cancelled") if isinstance(error, asyncio.CancelledError) else error
+            end = SourceError("it was cancelled") if isinstance(error, asyncio.CancelledError) else error
         else:
             self.total = total
-        await self._read.put(None)
+        await self._read.put(end)
+
+
+def _make_target_error(error: OSError) -> JobStoppedError:
+    why = f"the target can't be written ({explain_os_error(error)})"
+    return JobStoppedError(why, reason="target not writable")
 
 
 def _validate_argument_types(source: object, signatures: object, progress: object) -> None:

@@ -134,9 +134,6 @@ class DocumentWorkflow:
                     entry = await self._run_step(step, entry, work)
                 except (DirectSuiteError, SourceError) as error:
                     entry = await self._react(step, entry, work, error)
-                except StagingError:
-                    await self.lease.put(entry)
-                    raise
                 if entry.state is DocumentState.FAILED:  # only another run retries it
                     break
         finally:
@@ -447,20 +444,14 @@ def _describe_problem(error: DirectSuiteError | SourceError) -> str:
 
 @contextlib.contextmanager
 def _open_staged(output: Path) -> Generator[BinaryIO]:
-    """Create the file before signing is requested, and yield it. Raises StagingError."""
+    """Create the file before signing is requested, and yield it. Raises InvalidArgumentError if it is not writable."""
     try:
-        try:
-            file = create_file(output)
-        except FileExistsError:  # left by an earlier attempt
-            output.unlink()
-            file = create_file(output)
+        output.unlink(missing_ok=True)  # left by an earlier attempt
+        file = create_file(output)
     except OSError as error:
-        kind = explain_os_error(error)
-    else:
-        with file:
-            yield file
-        return
-    raise StagingError(kind)
+        raise InvalidArgumentError(explain_os_error(error), parameter="destination") from None
+    with file:
+        yield file
 
 
 def _write_and_inspect(file: BinaryIO, pdf: bytes) -> PdfInfo:

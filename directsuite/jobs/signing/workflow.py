@@ -30,6 +30,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Sequence
 from http import HTTPStatus
+from typing import Self
 
 import attrs
 
@@ -71,41 +72,39 @@ class DocumentProblem(enum.Enum):
     Any other reason for a failure is stored as a text.
     """
 
-    SOURCE_CHANGED = "source-changed"
-    NAME_CONFLICT = "name-conflict"
-    INCOMPLETE = "incomplete"
-    NOT_A_PDF = "not-a-pdf"
-    FIELD_MISSING = "field-missing"
-    FIELD_SIGNED = "field-signed"
-    FIELD_PLACED = "field-placed"
-    GAVE_UP = "gave-up"
+    predicate: str
+    """The text without its subject."""
 
-    @property
-    def predicate(self) -> str:
-        """The text without its subject."""
-        return _PREDICATES[self]
+    SOURCE_CHANGED = "source-changed", "has changed since it was first read"
+    NAME_CONFLICT = (
+        "name-conflict",
+        "has the name of a different file in the target, which is not replaced: move that file away, or sign into "
+        "another target",
+    )
+    INCOMPLETE = "incomplete", "has no end-of-file marker (%%EOF) and may be incomplete: get a complete copy"
+    NOT_A_PDF = "not-a-pdf", "is not a PDF (no %PDF- in its first KB)"
+    FIELD_MISSING = (
+        "field-missing",
+        "has no signature field with the signature's name, and would be signed invisibly",
+    )
+    FIELD_SIGNED = "field-signed", "has a signature field with the signature's name, which is already signed"
+    FIELD_PLACED = (
+        "field-placed",
+        "has a signature field with the signature's name, which has its own position: omit the widget",
+    )
+    GAVE_UP = "gave-up", "has no signature after repeated signing requests"
+
+    def __new__(cls, code: str, predicate: str) -> Self:
+        """Make the code the value of the member."""
+        member = object.__new__(cls)
+        member._value_, member.predicate = code, predicate
+        return member
 
     @property
     def text(self) -> str:
         """The text that people see."""
         return f"it {self.predicate}"
 
-
-_PREDICATES = {
-    DocumentProblem.SOURCE_CHANGED: "has changed since it was first read",
-    DocumentProblem.NAME_CONFLICT: (
-        "has the name of a different file in the target, which is not replaced: move that file away, or sign into "
-        "another target"
-    ),
-    DocumentProblem.INCOMPLETE: "has no end-of-file marker (%%EOF) and may be incomplete: get a complete copy",
-    DocumentProblem.NOT_A_PDF: "is not a PDF (no %PDF- in its first KB)",
-    DocumentProblem.FIELD_MISSING: "has no signature field with the signature's name, and would be signed invisibly",
-    DocumentProblem.FIELD_SIGNED: "has a signature field with the signature's name, which is already signed",
-    DocumentProblem.FIELD_PLACED: (
-        "has a signature field with the signature's name, which has its own position: omit the widget"
-    ),
-    DocumentProblem.GAVE_UP: "has no signature after repeated signing requests",
-}
 
 _BY_TEXT = {each.value: each for each in DocumentProblem} | {each.text: each for each in DocumentProblem}
 
