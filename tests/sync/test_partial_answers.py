@@ -169,6 +169,14 @@ async def test_a_folder_is_renumbered_only_if_its_listing_is_complete(scene: Syn
     assert set(scene.changes) == {(kind, "INBOX", uid) for kind in (Kind.GONE, Kind.NEW) for uid in range(1, 11)}
 
 
+async def test_a_folder_that_is_no_longer_synchronised_delays_no_deletion(store: SqliteStore) -> None:
+    first = SyncScenario(FakeServer({"INBOX": make_messages(1, 2), "Sent": make_messages(3, 4)}), store)
+    await first.synchronise()
+    second = SyncScenario(FakeServer({"INBOX": make_messages(1, 1)}), store)
+    await second.rounds.run_round()
+    assert second.changes == [(Kind.GONE, "INBOX", 2)]
+
+
 async def test_everything_is_compared_if_a_sentinel_cannot_be(scene: SyncScenario) -> None:
     scene.server.folders_by_name["INBOX"][11] = make_message(11)
     scene.server.search_finds, scene.server.unfetchable_uids = False, {1, 10}
