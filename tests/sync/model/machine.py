@@ -207,7 +207,8 @@ class SyncMachine(RuleBasedStateMachine):
 
     @rule(act=_DELIVERY_ACTS | _DELETION_ACTS | _RENUMBERING_ACTS, ahead=st.integers(0, 1))
     def zombie(self, act: Act, ahead: int) -> None:
-        self.run_round()
+        if "" in self.run_round().failed_folders:
+            return  # the lease has ended, so the next round would claim the mailbox
         zombie, self.rounds = self.rounds, self.process()
         self.run_round()
         self.world.act(act)
