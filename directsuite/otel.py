@@ -227,7 +227,7 @@ class OpenTelemetry:
             spans.attempt = None
             self._active_requests.add(-1, spans.request)
 
-    def _count(self, name: str, attributes: Attributes, times: int = 1) -> None:
+    def _count(self, name: str, attributes: Mapping[str, str | int | float | bool], times: int = 1) -> None:
         self._counters[name].add(times, attributes)
 
 

@@ -154,7 +154,7 @@ async def ready():
     settings = ds.Settings(signing_url=URL, fax_url=URL, message_url=URL, registration_url=URL)
     async with ds.DirectSuite(settings, token="1", login=ds.Login("a", "b")) as suite:
         assert suite.signing and suite.fax and suite.registration and suite.mailbox("a@b.test", "c")
-        codec = suite._transport.codec
+        codec = suite._transport.environment.codec
         codec.encode(ds.Message(subject="a", recipients=[ds.Recipient("a@b.test")]))
         for model, answer in ANSWERS.items():
             codec.decode(model, answer)

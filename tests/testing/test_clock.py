@@ -17,6 +17,7 @@ from directsuite.core.credentials import TokenCache, make_token_source
 from directsuite.sandbox import Clock, Sandbox
 from directsuite.testing import LeapingClock
 from directsuite.testing.clock import MAX_LEAP_SECONDS
+from tests.core.token_fetches import close_cache
 from tests.integration.scenario import SleepDrivenClock
 
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
@@ -147,7 +148,7 @@ async def test_renewal_in_the_background_does_not_move_time(lifetime: float) -> 
     for _ in range(100):
         await asyncio.sleep(0)
     assert asked > before
-    await cache.aclose()
+    await close_cache(cache)
 
 
 async def test_keep_alive_session_is_renewed_when_time_is_advanced() -> None:
