@@ -229,7 +229,8 @@ def _explain_connect_failure(error: BaseException, seen: str) -> tuple[FailureRe
         unknown = f"the server's certificate is not accepted, code {code}", _HINT_RENEW
         return "certificate not accepted", *_CERTIFICATE_PROBLEMS.get(code, unknown)
     if isinstance(error, aiohttp.ClientConnectorSSLError):
-        reason = str(getattr(error.os_error, "reason", None))
+        origin: object = getattr(error, "os_error", None)
+        reason = str(getattr(origin, "reason", None))
         if reason in _NOT_TLS_REASONS:
             return "TLS handshake failed", "the server does not speak TLS", f"{HINT_URL}: the scheme and the port"
         if "PROTOCOL" in reason:
