@@ -68,15 +68,17 @@ class Base64Writer:
             raise InvalidParameterError("the body is empty: base64 text is expected")
 
 
-@dataclass(frozen=True, slots=True)
-class Placement:
+class Placement(msgspec.Struct, frozen=True):
     """The place of a signature. See the module docstring for its units."""
 
-    left: float
-    top: float
+    x: float
+    y: float
     width: float
     height: float
-    page: int
+    page: Annotated[int, msgspec.Meta(ge=1)] = 1
+
+
+_OTHER_SPELLINGS = {"left": "x", "top": "y", "pageIndex": "page"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,23 +98,12 @@ class SignatureRequest:
 _Text = Annotated[str, msgspec.Meta(max_length=1000, pattern=r"^[^\0]*\Z")]
 
 
-class _Widget(msgspec.Struct, rename={"page_index": "pageIndex"}):
-    x: float | None = None
-    left: float | None = None
-    y: float | None = None
-    top: float | None = None
-    width: float | None = None
-    height: float | None = None
-    page: float | None = None
-    page_index: float | None = None
-
-
 class _SignBody(
     msgspec.Struct,
     rename={"signer_name": "gsName", "gmt_offset": "GMTOffset", "picture": "graphicalSignature"},
 ):
     name: _Text | None = None
-    widget: _Widget | None = None
+    widget: dict[str, Any] | None = None
     reason: _Text | None = None
     signer_name: _Text | None = None
     timezone: _Text | None = None
@@ -158,21 +149,18 @@ def _read_signature(body: dict[str, Any], path: str) -> SignatureRequest:
     )
 
 
-def _read_placement(widget: _Widget, path: str) -> Placement:
-    page = 1.0
-    if widget.page is not None or widget.page_index is not None:
-        page = (widget.page if widget.page is not None else widget.page_index) or 0.0
-    left, top = (widget.left if widget.x is None else widget.x), (widget.top if widget.y is None else widget.y)
-    for name, number in (("x", left), ("y", top), ("width", widget.width), ("height", widget.height)):
-        if number is None:
-            raise InvalidParameterError(f"{path}.{name} must be a number")
-    placement = Placement(left or 0.0, top or 0.0, widget.width or 0.0, widget.height or 0.0, int(page))
+def _read_placement(widget: dict[str, Any], path: str) -> Placement:
+    given = {
+        name: int(value) if isinstance(value, float) and value.is_integer() else value  # a page may be 1.0
+        for name, value in widget.items()
+        if value is not None
+    }
+    renamed = {_OTHER_SPELLINGS[name]: value for name, value in given.items() if name in _OTHER_SPELLINGS}
+    placement = convert_body({**renamed, **given}, Placement, InvalidParameterError, path)
     if placement.width < 1 or placement.height < 1:  # pyHanko uses integers
         raise InvalidParameterError(
             f"{path} must have a width and a height of at least 1 point: leave it out for an invisible signature"
         )
-    if page != placement.page or placement.page < 1:
-        raise InvalidParameterError(f"{path}.page must be a whole number, counted from 1")
     return placement
 
 

@@ -138,7 +138,7 @@ def _compute_rectangle(pdf: pikepdf.Pdf, placement: Placement) -> Rectangle:
             f"the widget is for page {placement.page}, but the document has {len(pdf.pages)} page(s)"
         )
     page = document.find_crop_box(pdf.pages[placement.page - 1])
-    left, top = page.llx + placement.left, page.ury - placement.top
+    left, top = page.llx + placement.x, page.ury - placement.y
     rectangle = Rectangle(left, top - placement.height, left + placement.width, top)
     tolerated = (page.llx - _TOLERANCE, page.lly - _TOLERANCE, page.urx + _TOLERANCE, page.ury + _TOLERANCE)
     if not rectangle <= Rectangle(*tolerated):

@@ -64,7 +64,7 @@ async def test_a_widget_is_placed_from_the_top_left_of_the_crop_box(
 ) -> None:
     left, top, page = spelling
     identifier = await signing.save(documents.make_rotated_page(90, crop=(50, 100, 500, 700)))
-    widget = {left: 20, top: 40, "width": 200, "height": 70, page: 1}
+    widget = {left: 20, top: 40, "width": 200, "height": 70, page: 1.0}
     await signing.call_ok("PATCH", f"/{identifier}/sign", json={"name": "A", "widget": widget})
     [entry] = (await signing.get_doc_info(identifier))["signatures"]
     assert [entry[key] for key in ("left", "top", "width", "height", "pageIndex")] == [20, 40, 200, 70, 1]
@@ -109,13 +109,13 @@ WIDGET: Json = {"x": 0, "y": 0, "width": 50, "height": 10}
     ("body", "expected"),
     [
         ({"widget": WIDGET | {"page": 2}}, "page 2, but the document has 1"),
-        ({"widget": WIDGET | {"page": 0}}, "counted from 1"),
-        ({"widget": WIDGET | {"page": 1.5}}, "whole number"),
+        ({"widget": WIDGET | {"page": 0}}, "widget is invalid: Expected `int` >= 1 - at `$.page`"),
+        ({"widget": WIDGET | {"page": 1.5}}, "Expected `int`, got `float` - at `$.page`"),
         *(({"widget": WIDGET | size}, "at least 1 point") for size in ({"width": 0}, {"width": -5}, {"height": 0.9})),
         ({"widget": WIDGET | {"x": 600}}, "612 wide and 792 high"),
         ({"widget": WIDGET | {"y": -20}}, "beyond page 1"),
-        ({"widget": WIDGET | {"x": "far"}}, "Expected `float | null`, got `str` - at `$.widget.x`"),
-        ({"widget": WIDGET | {"x": None}}, "widget.x must be a number"),
+        ({"widget": WIDGET | {"x": "far"}}, "widget is invalid: Expected `float`, got `str` - at `$.x`"),
+        ({"widget": WIDGET | {"x": None}}, "Object missing required field `x`"),
         ({"widget": "here"}, "$.widget"),
         *(({"timezone": zone}, "time zone") for zone in ("Nowhere/Land", "../../etc/passwd")),
         ({"GMTOffset": 10_000}, "14 hours"),
