@@ -106,7 +106,7 @@ class FileKeyStore:
         signer_key = rsa.generate_private_key(65537, 2048)
         certificates = [each.public_bytes(Encoding.PEM) for each in certify(signer_key.public_key())]
         key = signer_key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-        pems = dict(zip(_FILE_NAMES, [key, *certificates], strict=True))
+        pems: dict[str, bytes] = dict(zip(_FILE_NAMES, [key, *certificates], strict=True))
         if self._folder is not None:
             self._folder.mkdir(0o700, parents=True, exist_ok=True)
             for name, content in pems.items():
