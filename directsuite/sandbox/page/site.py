@@ -332,6 +332,12 @@ def _format_moment(ms: int) -> str:
     return f"{EPOCH + timedelta(milliseconds=ms):%Y-%m-%d %H:%M:%S}"
 
 
+def _format_size(octets: int) -> str:
+    if octets < 1000:
+        return f"{octets} B"
+    return f"{octets / 1000:.1f} kB" if octets < 10**6 else f"{octets / 10**6:.1f} MB"
+
+
 def _mark_ids(text: str) -> str:
     """Return text as HTML in which ids such as UUIDs are not broken into lines at their hyphens."""
     from markupsafe import Markup, escape
@@ -355,5 +361,5 @@ def _load_templates() -> Environment:
         "segment": lambda text: quote(str(text), safe="@"),
         "ids": _mark_ids,
     }
-    templates.filters |= {"kind_text": describe_kind, "still_text": describe_remaining}
+    templates.filters |= {"kind_text": describe_kind, "still_text": describe_remaining, "size": _format_size}
     return templates
