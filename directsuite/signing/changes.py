@@ -460,7 +460,8 @@ class DigestHistory:
         digest: the digest known to the caller, or None.
         from_info: True if GetDocInfo returned it.
         """
-        document = self._documents[identifier] = self._documents.pop(identifier, None) or _DocumentDigests()
+        known = self._documents.pop(identifier, None)
+        document = self._documents[identifier] = known or _DocumentDigests()
         base = _fold_case(digest)
         shared = bool(document.changes_in_progress)
         is_newest = document.newest_digest in (None, base) or base not in document.seen_digests

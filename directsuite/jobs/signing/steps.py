@@ -388,6 +388,7 @@ def log_document(
 
 def log_stopped(error: DirectSuiteError, reason: str | None) -> None:
     """Log that a job stopped, with the type of its cause. reason: that of the JobStoppedError `error`."""
+    fields: dict[str, str | float | None]
     fields = {"event": "JobStopped", "reason": reason, "advice": error.advice, "group": error.group}
     _log(WARNING, "the job stopped", fields, error.__cause__)
 
