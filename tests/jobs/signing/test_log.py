@@ -242,6 +242,7 @@ class LosesDocument(FragileService):
     def __init__(self) -> None:
         super().__init__(before={"sign": self.wait_for_failure})
         self.has_failed = asyncio.Event()
+        self.has_signed_others = asyncio.Event()
 
     async def wait_for_failure(self, identifier: str) -> None:
         if identifier != "document-1":
@@ -249,11 +250,15 @@ class LosesDocument(FragileService):
 
     def _sign(self, identifier: str, signatures: int) -> bytes:
         signed = super()._sign(identifier, signatures)
+        if identifier == "document-4":
+            self.has_signed_others.set()
         if identifier == "document-1":
             raise ds.OutcomeUnknownError("lost", how_to_find_out="look", operation="SignAndPull")
         return signed
 
     async def download(self, identifier: str, destination: Path) -> Path:
+        if self.has_failed.is_set():
+            await self.has_signed_others.wait()
         self.has_failed.set()
         raise ds.ServerError("failed", operation="GetDoc", status=500, outcome=ds.Outcome.UNKNOWN)
 
