@@ -196,9 +196,10 @@ class GrantSource:
             raise MismatchError("an object")
         body = {name: member for name, member in cast("dict[str, Any]", document).items() if member is not None}
         if "error" in body:  # some servers send errors with status 200
-            code = str(body["error"]) if str(body["error"]) in CODES else None
+            code = str(body["error"])
             cls, text = CODES.get(code, (ServiceError, "the token endpoint responded with an unknown error"))
-            return cls(text, status=status, code=code, outcome=Outcome.FAILED, **ERROR_CONTEXT)
+            known = code if code in CODES else None
+            return cls(text, status=status, code=known, outcome=Outcome.FAILED, **ERROR_CONTEXT)
         if "access_token" not in body:
             raise MismatchError("present", "$.access_token")
         if body.get("refresh_token"):  # stored first, because the previous one may be invalid now
@@ -236,8 +237,8 @@ class ConsentSource(GrantSource):
 
     def __init__(self, transport: Transport, grant: Consent) -> None:
         super().__init__(transport, grant)
-        first, self._scope = (grant.refresh_token, grant.scope) if isinstance(grant, RefreshToken) else (None, None)
-        self._rotation = Rotation(first, grant.on_rotated)
+        self._rotation = Rotation(grant.refresh_token if isinstance(grant, RefreshToken) else None, grant.on_rotated)
+        self._scope = grant.scope if isinstance(grant, RefreshToken) else None
         self._may_be_used = False
         """True if a lost request may have used the refresh token."""
 

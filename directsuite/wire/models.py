@@ -379,9 +379,13 @@ def _merge_lists(value: Any, other: Any) -> list[Any]:
     return merged
 
 
-@functools.cache
 def get_model_fields(cls: Any) -> tuple[Field, ...]:
     """Return the fields of a model that are read from and written to JSON."""
+    return _make_fields(cls)
+
+
+@functools.cache  # mypy does not accept a class of models as its argument
+def _make_fields(cls: Any) -> tuple[Field, ...]:
     hints = get_type_hints(cls, include_extras=True)
     fields = [_make_field(each, hints[each.name]) for each in attrs.fields(cls) if each.name != "extra"]
     return tuple(field for field in fields if not field.wire.local)
