@@ -68,7 +68,7 @@ class Source(ConsentSource):
     """The real source, whose requests go to the server of the model."""
 
     def __init__(self, server: Server, grant: ds.RefreshToken) -> None:
-        super().__init__(mock.Mock(timeout=60.0), grant)
+        super().__init__(mock.Mock(environment=mock.Mock(timeout=60.0)), grant)
         self._server = server
 
     async def _request_token(self, *_: Any, refresh_token: Any = None, **__: Any) -> AccessToken:
