@@ -105,9 +105,14 @@ class Clock:
         with self._lock:
             machine_time = datetime.now(UTC)  # read once: the time between two reads would be lost
             try:
-                moment = _validate_time(choose(self.state.compute_time(machine_time)))
+                moment = choose(self.state.compute_time(machine_time))
+                if moment.tzinfo is None:
+                    raise ValueError("the time has no time zone: add one, such as +00:00")
+                moment = moment.astimezone(UTC)
             except OverflowError:
                 raise ValueError(_OUT_OF_RANGE_TEXT) from None
+            if not MIN_TIME <= moment <= MAX_TIME:
+                raise ValueError(_OUT_OF_RANGE_TEXT)
             if self.frozen if is_frozen is None else is_frozen:
                 self.state = ClockState(frozen_at_us=(moment - EPOCH) // _MICROSECOND)
             else:
@@ -126,12 +131,3 @@ def format_timestamp(milliseconds: int) -> str:
     """Format milliseconds since 1970 as the services do: 2026-05-01T12:00:00.000+0000."""
     moment = EPOCH + timedelta(milliseconds=milliseconds)
     return f"{moment:%Y-%m-%dT%H:%M:%S}.{milliseconds % 1000:03d}+0000"
-
-
-def _validate_time(moment: datetime) -> datetime:
-    if moment.tzinfo is None:
-        raise ValueError("the time has no time zone: add one, such as +00:00")
-    utc = moment.astimezone(UTC)
-    if not MIN_TIME <= utc <= MAX_TIME:
-        raise ValueError(_OUT_OF_RANGE_TEXT)
-    return utc

@@ -16,7 +16,6 @@ from directsuite.sandbox.database import CLOSED_TEXT, P, SandboxDatabase, T, Wor
 from directsuite.sandbox.faults import Fault, Faults
 from directsuite.sandbox.messaging import delivery, mailboxes, sending
 from directsuite.sandbox.messaging import service as messaging
-from directsuite.sandbox.messaging.parsing import StoredContent, build_content
 from directsuite.sandbox.messaging.service import MessagingService
 from directsuite.sandbox.quirks import ResponseOptions
 from directsuite.sandbox.rejections import RejectionError
@@ -148,7 +147,13 @@ class SandboxState(ResponseOptions):
         """Delete the state and the faults, and add the initial data again. The clock does not change."""
 
         def start_over(connection: sqlite3.Connection) -> None:
-            _empty_all_tables(connection)
+            connection.execute("PRAGMA defer_foreign_keys=ON")
+            names = connection.execute(
+                "SELECT name FROM sqlite_schema"
+                " WHERE type = 'table' AND (name NOT LIKE 'sqlite_%' OR name = 'sqlite_sequence')"
+            )
+            for row in names.fetchall():
+                connection.execute(f'DELETE FROM "{row["name"]}"')  # noqa: S608  the name comes from the schema
             self._seed_state(connection)
 
         await self._write(start_over)
@@ -260,18 +265,9 @@ class SandboxState(ResponseOptions):
         Raises UnknownAccount for an unknown address, and ValueError for an unknown folder or an expired or revoked
         certificate.
         """
-        now = self.clock.milliseconds()
-
-        def store(connection: sqlite3.Connection, content: StoredContent) -> int:
-            return sending.deliver_inbound(connection, address, folder, content, now=now)
-
+        files, now = self.services.messaging.files, self.clock.milliseconds()
         try:
-            return await sending.prepare_and_store(
-                self.services.messaging.files,
-                self._database,
-                lambda new_file: build_content(sending.write_pieces([raw], new_file)),
-                store,
-            )
+            return await sending.deliver(files, self._database, address, folder, raw, now=now)
         except RejectionError as error:
             raise ValueError(str(error)) from None
 
@@ -309,12 +305,3 @@ class SandboxState(ResponseOptions):
         if operation not in (None, "Inbound"):
             self._faults.validate_operation(operation)
         return await self._database.read(database.list_effects, operation)
-
-
-def _empty_all_tables(connection: sqlite3.Connection) -> None:
-    connection.execute("PRAGMA defer_foreign_keys=ON")
-    names = connection.execute(
-        "SELECT name FROM sqlite_schema WHERE type = 'table' AND (name NOT LIKE 'sqlite_%' OR name = 'sqlite_sequence')"
-    ).fetchall()
-    for row in names:
-        connection.execute(f'DELETE FROM "{row["name"]}"')  # noqa: S608  the name comes from the schema

@@ -129,11 +129,17 @@ async def save_raw_messages(call: MessagingCall[RawMessagesRequest], database: S
     def read_contents(new_file: NewFileFn) -> list[StoredContent]:
         contents = (_read_content(call, message.data, "data") for message in call.request.messages)
         return [
-            build_content(write_pieces([content if isinstance(content, bytes) else content.iter_octets], new_file))
+            _build_content([content if isinstance(content, bytes) else content.iter_octets], new_file)
             for content in contents
         ]
 
-    return await prepare_and_store(call.files, database, read_contents, partial(_append_messages, call))
+    def append(connection: sqlite3.Connection, contents: Iterable[StoredContent]) -> ResponseMembers:
+        folder, received = call.get_folder(connection), call.at_ms
+        uids = [mailboxes.append_message(connection, folder.id, each, received_ms=received) for each in contents]
+        call.record(connection, folder.name, uids=uids)
+        return {}
+
+    return await prepare_and_store(call.files, database, read_contents, append)
 
 
 async def prepare_and_store(
@@ -158,29 +164,24 @@ async def prepare_and_store(
         return await files.write(database, lambda connection: store(connection, prepared), created)
 
 
-def deliver_inbound(
-    connection: sqlite3.Connection, address: str, folder: str, content: StoredContent, *, now: int
+async def deliver(
+    files: StoredFiles, database: SandboxDatabase, address: str, folder: str, raw: bytes, *, now: int
 ) -> int:
     """Store a message in a folder of a mailbox, as if it came from outside. Return its uid."""
-    account = mailboxes.get_account_id(connection, address)
-    if find_user_state(connection, address, now) in STATES_WITHOUT_CERTIFICATE:
-        raise MessagingError(
-            "Messages to this address are rejected: its certificate has expired or is revoked", MessagingCode.ADDRESS
-        )
-    uid = mailboxes.append_message(
-        connection, mailboxes.get_folder(connection, account, folder).id, content, received_ms=now
-    )
-    record_effect(connection, operation="Inbound", subject=address, at=now, folder=folder, uid=uid)
-    return uid
 
+    def store(connection: sqlite3.Connection, content: StoredContent) -> int:
+        account = mailboxes.get_account_id(connection, address)
+        if find_user_state(connection, address, now) in STATES_WITHOUT_CERTIFICATE:
+            raise MessagingError(
+                "Messages to this address are rejected: its certificate has expired or is revoked",
+                MessagingCode.ADDRESS,
+            )
+        folder_id = mailboxes.get_folder(connection, account, folder).id
+        uid = mailboxes.append_message(connection, folder_id, content, received_ms=now)
+        record_effect(connection, operation="Inbound", subject=address, at=now, folder=folder, uid=uid)
+        return uid
 
-def _append_messages(
-    call: MessagingCall[RawMessagesRequest], connection: sqlite3.Connection, contents: Iterable[StoredContent]
-) -> ResponseMembers:
-    folder = call.get_folder(connection)
-    uids = [mailboxes.append_message(connection, folder.id, content, received_ms=call.at_ms) for content in contents]
-    call.record(connection, folder.name, uids=uids)
-    return {}
+    return await prepare_and_store(files, database, lambda new_file: _build_content([raw], new_file), store)
 
 
 def _make_draft(call: MessagingCall[SendRequest] | MessagingCall[SendRequestWithHeader]) -> Draft:
@@ -339,7 +340,7 @@ def compose_message(draft: Draft, at_ms: int, new_file: NewFileFn | None = None)
 
     def finish_content(head_lines: Sequence[str]) -> StoredContent:
         head = "\r\n".join((*head_lines, *entity_lines, "", "")).encode("ascii")
-        return build_content(write_pieces((head, *pieces), new_file))
+        return _build_content((head, *pieces), new_file)
 
     delivered = finish_content(lines)
     blind = named["BCC"]
@@ -347,11 +348,8 @@ def compose_message(draft: Draft, at_ms: int, new_file: NewFileFn | None = None)
     return _ComposedMessage(smtp_id, draft.recipients, sender_copy, delivered)
 
 
-def write_pieces(pieces: Iterable[_Piece], new_file: NewFileFn | None) -> bytes | Path:
-    """Join the pieces. Return the bytes, or if they exceed 1 MiB the path of a file with them.
-
-    new_file: creates the file. None: always return the bytes.
-    """
+def _build_content(pieces: Iterable[_Piece], new_file: NewFileFn | None) -> StoredContent:
+    """Join the pieces, in a file if they exceed 1 MiB. new_file: creates the file. None: in memory."""
     octets = chain.from_iterable((piece,) if isinstance(piece, bytes) else piece() for piece in pieces)
     beginning, size = list[bytes](), 0
     for piece in octets:
@@ -361,8 +359,8 @@ def write_pieces(pieces: Iterable[_Piece], new_file: NewFileFn | None) -> bytes 
             file = new_file()
             with file.open("wb") as opened:
                 opened.writelines(chain(beginning, octets))
-            return file
-    return b"".join(beginning)
+            return build_content(file)
+    return build_content(b"".join(beginning))
 
 
 def _build_entity(draft: Draft, body: str) -> tuple[list[str], list[_Piece]]:
