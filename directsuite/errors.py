@@ -385,12 +385,12 @@ class ResponseDecodeError(DirectSuiteError):
         super().__init__(explanation, outcome=Outcome.UNKNOWN, **about)
         self.path = path
         self.too_large = too_large
-        self._body = _Hidden(body)
+        self._service_text = _Hidden((None, body))
 
     @property
     def body(self) -> bytes:
         """The response's body, or its first part. It may contain patient data."""
-        body: bytes = self._body.content
+        body: bytes = self._service_text.content[1]
         return body
 
 
