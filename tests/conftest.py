@@ -7,6 +7,7 @@ and a test without the mark `process` fails if it starts a process.
 
 from __future__ import annotations
 
+import faulthandler
 import functools
 import gc
 import os
@@ -228,6 +229,9 @@ _forbids_processes = False
 def pytest_runtest_setup(item: pytest.Item) -> None:
     global _forbids_processes
     _forbids_processes = not any(map(item.get_closest_marker, ("slow", "process", "postgres", "browser")))
+    if item.get_closest_marker("slow") is not None:
+        # Not after `faulthandler_timeout`: reporting the stacks of running threads may end the process.
+        faulthandler.cancel_dump_traceback_later()
 
 
 @pytest.hookimpl(tryfirst=True)
