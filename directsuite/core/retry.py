@@ -71,7 +71,7 @@ _TIME_LEFT = "directsuite_time_left"
 
 
 @scrub_class
-@attrs.frozen
+@attrs.define(unsafe_hash=True)
 class DefaultWait(wait_base):
     """The default wait strategy, which depends on the error. It can be combined with the waits of tenacity."""
 

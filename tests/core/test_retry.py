@@ -37,6 +37,14 @@ class OwnWait:
         return 1.0
 
 
+class LongerWait(DefaultWait):
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+
+    def __call__(self, retry_state: RetryCallState) -> float:
+        return super().__call__(retry_state) + self.seconds
+
+
 class Strategy:
     """An object with an async `__call__`, which tenacity accepts as a strategy."""
 
@@ -355,6 +363,10 @@ def test_default_wait_goes_into_sums_and_chains_of_tenacity() -> None:
     seven = wait_fixed(7)
     waits = [DefaultWait() + seven, seven + DefaultWait(), wait_chain(DefaultWait(), seven)]
     assert [int(wait(_state(RATE_LIMITED))) for wait in waits] == [8, 8, 1]
+
+
+def test_subclass_of_default_wait_may_have_attributes() -> None:
+    assert 101 <= LongerWait(100)(_state(RATE_LIMITED)) < 160
 
 
 def test_policy_shows_what_it_does() -> None:
