@@ -179,10 +179,10 @@ class OpenTelemetry:
         self._end_attempt(spans)
         parent = None if spans.call is None else set_span_in_context(spans.call)
         spans.request = request = _build_request_attributes(event)
-        self._active_requests.add(1, request)
         resent: Attributes = {"http.request.resend_count": event.attempt - 1} if event.attempt > 1 else {}
         name = f"{event.method} {request['url.template']}"
         spans.attempt = self._tracer.start_span(name, parent, SpanKind.CLIENT, request | resent)
+        self._active_requests.add(1, request)  # after the span, because a sampler or processor may raise
 
     def _finish_attempt(self, event: AttemptSucceeded | AttemptFailed) -> None:
         response = _build_response_attributes(event)
@@ -222,10 +222,10 @@ class OpenTelemetry:
                 spans.call.end()
 
     def _end_attempt(self, spans: _CallSpans) -> None:
-        if spans.attempt is not None:
-            spans.attempt.end()
-            spans.attempt = None
+        attempt, spans.attempt = spans.attempt, None
+        if attempt is not None:
             self._active_requests.add(-1, spans.request)
+            attempt.end()
 
     def _count(self, name: str, attributes: Mapping[str, str | int | float | bool], times: int = 1) -> None:
         self._counters[name].add(times, attributes)

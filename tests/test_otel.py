@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from typing import Any
+from unittest import mock
 
 import pytest
 from hypothesis import given
@@ -16,7 +17,7 @@ from hypothesis import strategies as st
 from opentelemetry import trace
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import HistogramDataPoint, InMemoryMetricReader, NumberDataPoint
-from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
@@ -202,6 +203,19 @@ def test_removed_listener_ends_what_is_in_progress(telemetry: Kept) -> None:
     telemetry.listener.close()
     assert [span.kind for span in telemetry.spans] == [CLIENT, INTERNAL]
     assert telemetry.values("http.client.active_requests") == [(REQUEST, 0)]
+
+
+@pytest.mark.parametrize("moment", ["on_start", "on_end"])
+def test_attempt_whose_span_processor_fails_is_not_counted_as_active(
+    telemetry: Kept, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    processor = SpanProcessor()
+    monkeypatch.setattr(processor, moment, mock.Mock(side_effect=RuntimeError))
+    telemetry.tracing.add_span_processor(processor)
+    for event in (FIRST, UNAVAILABLE):
+        with contextlib.suppress(RuntimeError):
+            telemetry.tell(event)
+    assert [value for _, value in telemetry.values("http.client.active_requests")] in ([], [0])
 
 
 def test_requests_are_measured_in_the_convention_s_buckets(telemetry: Kept) -> None:
