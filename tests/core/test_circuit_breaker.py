@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import itertools
+import re
 from collections.abc import AsyncGenerator
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 import directsuite as ds
 from directsuite.core.events import CircuitClosed, CircuitOpened, Event
 from directsuite.core.limits import CircuitBreaker
+from directsuite.core.operation import Service
 from directsuite.fax.operations import GET_MULTIPLE_MESSAGE_INFO
 from tests.examples import scale_examples
 
@@ -54,6 +56,7 @@ async def test_calls_fail_immediately_after_many_attempts_without_an_response(
         await fail(suite, 3)
         error = await expect_error(ds.CircuitOpenError, api.GET_MESSAGE_COUNT(suite))
         assert (error.outcome, error.retry_after, error.attempts) == (ds.Outcome.NOT_SENT, 10, 0)
+        assert re.search(r"The last failure: \w+", error.explanation)
         assert len(server.requests) == 3
 
 
@@ -207,6 +210,33 @@ async def test_login_of_a_service_that_is_down_is_not_tried(server: ScriptedServ
         await asyncio.sleep(10)
         server.default_responder = GOOD
         assert await find("direct.example.test", "ada") == []
+
+
+async def test_waiting_call_is_not_sent_if_the_circuit_has_opened(server: ScriptedServer) -> None:
+    server.default_responder = responses.hang_up
+    async with open_suite(server, circuit_failures=1, requests_per_second=1, burst=1, retry=ONCE) as suite:
+        calls = [catch_error(api.GET_DOC_INFO(suite)) for _ in range(3)]
+        kinds = [type(error) for error in await asyncio.gather(*calls)]
+    assert kinds == [ds.ConnectionLostError, ds.CircuitOpenError, ds.CircuitOpenError]
+    assert len(server.requests) == 1
+
+
+async def test_call_that_got_a_token_waits_for_no_connection_if_the_circuit_has_opened(server: ScriptedServer) -> None:
+    token_ready = asyncio.Event()
+
+    async def fetch() -> str:
+        await token_ready.wait()
+        return "token"
+
+    async with open_suite(server, token=fetch, max_connections=1, circuit_failures=1) as suite:
+        waiting = asyncio.create_task(catch_error(api.GET_DOC_INFO(suite)))
+        limits = suite._transport._endpoints[Service.SIGNING].limits
+        await asyncio.sleep(1)
+        await limits.acquire_slot()
+        limits.breaker.record_result(has_response=False, probe=0)
+        token_ready.set()
+        assert isinstance(await waiting, ds.CircuitOpenError)
+        limits.release()
 
 
 async def test_breaker_can_be_turned_off(server: ScriptedServer) -> None:
