@@ -166,6 +166,11 @@ def test_error_type_is_the_status_or_the_class(telemetry: Kept, error: str, stat
     assert [event.name for event in call.events] == ["outcome left unknown"]
 
 
+def test_span_of_a_verified_call_says_that(telemetry: Kept) -> None:
+    telemetry.tell(STARTED, ds.CallFinished(attempts=1, elapsed=1.0, verified=True, **CALL))
+    assert attributes(telemetry.spans[0])["directsuite.verified"] is True
+
+
 def test_caller_s_current_span_is_the_parent_and_stays_current(telemetry: Kept) -> None:
     with telemetry.tracing.get_tracer("program").start_as_current_span("visit") as visit:
         telemetry.tell(STARTED, FIRST)
