@@ -233,7 +233,7 @@ def test_missing_credential_error_explains_that_settings_contain_none(service: A
 
 async def test_view_of_a_suite_has_its_options_in_all_facades() -> None:
     async with ds.DirectSuite.from_env(ENVIRON) as suite:
-        view = suite.with_options(timeout=5).with_options(retry=ds.RetryPolicy.none())
+        view = suite.with_options(timeout=5).with_options(retry=ds.RetryPolicy.none()).with_options()
         for each, timeout in ((view, 5), (suite, 60)):
             facades = [each.signing, each.fax, each.registration]
             facades += [each.mailbox("a@b.test", "p"), each.tuser("u", "p", "a@b.test")]

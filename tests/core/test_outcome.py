@@ -142,6 +142,28 @@ def test_timeout_has_the_reason_of_its_phase(error: Exception, started: bool, re
     assert failure.reason == reason
 
 
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (aiohttp.ClientConnectorDNSError(_KEY, OSError(socket.EAI_AGAIN, _URL)), "no name server responded"),
+        (aiohttp.ClientConnectorDNSError(_KEY, OSError(socket.EAI_NONAME, _URL)), "host name not found"),
+        (UnicodeError(_URL), "host name not found"),
+        (aiohttp.ServerFingerprintMismatch(b"", b"", "api.example.test", 443), "certificate not accepted"),
+        (aiohttp.ClientConnectorCertificateError(_KEY, _make_certificate_error(66)), "certificate not accepted"),
+        (aiohttp.ClientConnectorSSLError(_KEY, ssl.SSLError(1, _URL)), "TLS handshake failed"),
+        (aiohttp.ClientConnectorError(_KEY, ConnectionResetError()), "TLS handshake failed"),
+        (aiohttp.ClientProxyConnectionError(_KEY, ConnectionResetError()), "proxy failed"),
+        (aiohttp.ClientHttpProxyError(_REQUEST, (), status=407), "proxy failed"),
+        (aiohttp.InvalidURL(_URL), "proxy failed"),
+    ],
+    ids=range(10),
+)
+def test_failed_connection_has_a_reason(error: Exception, reason: str) -> None:
+    failure = convert_exception(error, SEND, started=False)
+    assert isinstance(failure, ds.ConnectFailedError)
+    assert failure.reason == reason
+
+
 @pytest.mark.parametrize(("error", "started", "kind", "outcome", "words"), EXCEPTIONS, ids=range(len(EXCEPTIONS)))
 def test_failure_on_the_network_is_explained_without_its_own_text(
     error: Exception, started: bool, kind: type[DirectSuiteError], outcome: Outcome, words: str
