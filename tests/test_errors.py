@@ -284,3 +284,11 @@ def test_other_values_of_error_messages_are_rejected() -> None:
     assert ds.Settings.from_env({"DIRECTSUITE_ERROR_MESSAGES": "shown"}).error_messages == "shown"
     with pytest.raises(ds.ConfigurationError, match=r"^DIRECTSUITE_ERROR_MESSAGES: error_messages must be"):
         ds.Settings.from_env({"DIRECTSUITE_ERROR_MESSAGES": "Zaphod"})
+
+
+def test_error_with_other_details_keeps_its_cause_and_has_the_new_text() -> None:
+    error = ds.OutcomeUnknownError("lost", how_to_find_out="look")
+    error.__cause__ = cause = ds.ConnectionLostError("reset")
+    again = error.with_details("found", how_to_find_out="list")
+    assert (again.args, again.explanation, again.__cause__) == (("found",), "found", cause)
+    assert str(error) == "lost. What to do: look"

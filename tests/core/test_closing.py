@@ -373,3 +373,15 @@ async def test_stopped_cache_begins_no_fetch_any_more() -> None:
     assert source.begun == source.ended == 2
     assert isinstance(await catch_error(cache.get_current()), ds.ClosedError)
     await close_cache(cache)
+
+
+async def test_outcome_of_a_call_that_is_being_verified_when_the_suite_closes_is_unknown(
+    server: ScriptedServer,
+) -> None:
+    server.default_responder = responses.hang_up
+    stored = ds.StoredDocument(identifier="doc", document_digest="aa")
+    async with open_suite(server) as suite:
+        calling = asyncio.create_task(catch_error(suite.signing.flatten(stored)))
+        await asyncio.sleep(3)
+        assert not calling.done()
+    assert type(await calling) is ds.OutcomeUnknownError
