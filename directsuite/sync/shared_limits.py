@@ -89,7 +89,12 @@ class SharedLimits:
         """Cancel requests to PostgreSQL, and close the connections."""
         for rate in self._rates:
             await rate.cancel()
+        self._rates.clear()
         await self._database.aclose()
+        # A later suite may use these limits.
+        self._database = PostgresDatabase(
+            self._database.conninfo, error=StoreError, max_connections=2, timeout=_TIMEOUT
+        )
 
 
 class SharedRate:

@@ -125,6 +125,16 @@ async def test_a_pause_is_respected_if_postgresql_fails() -> None:
 
 
 @pytest.mark.postgres
+async def test_limits_can_be_used_again_after_they_were_closed(conninfo: str) -> None:
+    shared = SharedLimits(conninfo, processes=2)
+    for _ in range(2):
+        async with shared:
+            rate = shared.rate_limiter("x", per_second=100, burst=5, clock=SystemClock())
+            await acquire(rate, SystemClock())
+            assert not lost(rate)
+
+
+@pytest.mark.postgres
 async def test_unused_slots_lapse(conninfo: str) -> None:
     clock = FakeClock()
     async with open_rate(conninfo, burst=3, processes=1, clock=clock) as rate:
