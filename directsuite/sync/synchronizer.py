@@ -490,12 +490,14 @@ class MailboxWorker:
         if may_be_requested and await self._store.apply_requests(name):
             mailbox.rounds = None  # its rows are older than the requests
         if mailbox.rounds is None:
+            # An event needs the number of the mailbox. If it is known, a process without a password claims nothing.
+            remote = None if mailbox.status.number is None else await self._open(name)
             lease = await self._store.claim(name)
             mailbox.status.number = lease.mailbox
             commits = Commits(
                 self._store, lease, self.deliver, self._clock, lambda: round(self._now() * 1000), self._health
             )
-            mailbox.rounds = MailboxRounds(await self._open(name), commits, self._folders)
+            mailbox.rounds = MailboxRounds(remote or await self._open(name), commits, self._folders)
         return await mailbox.rounds.run_round()
 
     async def _open(self, name: str) -> Remote:

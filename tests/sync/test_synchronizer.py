@@ -202,6 +202,9 @@ async def test_invalid_password_is_reported_by_mailbox_number(
     status = (await sync.once())[ALICE]
     assert (status.status, status.number) == (SyncStatus.FAILING, 1)
     assert problem in str(status.problem)
+    lease = await store.claim(ALICE)
+    await sync.once()
+    assert (await store.claim(ALICE)).lease_number == lease.lease_number + 1, "the second round took the lease"
 
 
 async def test_a_deleted_folder_is_reported_and_others_are_synchronised(scenario: Scenario, store: SqliteStore) -> None:
