@@ -61,7 +61,7 @@ def html_to_text(html: str) -> str:
 class _TextReader:
     _pieces: list[str] = attrs.field(factory=list[str], init=False)
     _hidden_start: int | None = attrs.field(default=None, init=False)
-    """The index of the first piece of a hidden element, until its end, or another start tag."""
+    """The index of the first piece of a hidden element, until the next tag: `<style/>` in an SVG has no end tag."""
     _link_url: str | None = attrs.field(default=None, init=False)
     _preformatted_depth: int = attrs.field(default=0, init=False)
     _strikethrough_depth: int = attrs.field(default=0, init=False)
@@ -87,6 +87,7 @@ class _TextReader:
     def end_element(self, name: str) -> None:
         if name in _HIDDEN_ELEMENTS:
             self._drop_hidden()
+        self._hidden_start = None
         self._preformatted_depth -= name in _PREFORMATTED_ELEMENTS and self._preformatted_depth > 0
         if name in _BLOCK_ELEMENTS:
             self._pieces.append(_LINE_END)

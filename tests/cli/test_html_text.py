@@ -64,6 +64,7 @@ def test_no_word_is_lost_whatever_stands_around_it(markup: list[str]) -> None:
         ("a<b> b</b>  c", "a b c"),
         ("<select><option>a<option>b</select>c", "a b c"),
         ("<svg><style/>a</svg><svg><style>b</style></svg>", "a"),
+        ("<svg><style/></svg>a", "a"),
         ("<a href=b>c <p>d <a>e</a>", "c\nd <b>e"),
         ("<a href=b>c", "c <b>"),
         ("</a></s></pre></mfrac>a", "a"),
