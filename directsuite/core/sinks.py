@@ -216,7 +216,8 @@ class PathSink(FileSink[Path]):
     """Writes a temporary file beside the path, and renames it at the end.
 
     An unwritable folder is reported by `open`. If the path is a symbolic link, its target is replaced. FIFOs, devices
-    and open files such as /dev/stdout are written directly.
+    and open files such as /dev/stdout are written directly. A file is open only from the first write of an attempt to
+    its end, so that calls that wait for a connection need no file descriptors.
     """
 
     def __init__(self, path: Path) -> None:
@@ -236,10 +237,10 @@ class PathSink(FileSink[Path]):
         await self._thread.start(self._prepare_target)
 
     async def abort(self) -> None:
-        """Close a path that is written directly. `begin` discards the collected pieces and truncates a file."""
-        if self.exhausted:
-            self._is_aborted = True
-            await wait_briefly(self._thread.start(self._close))
+        """Discard the collected pieces and close the file."""
+        self._is_aborted = self.exhausted
+        self._take_pieces()
+        await wait_briefly(self._thread.start(self._close))
 
     async def publish(self) -> None:
         """Rename the temporary file to the destination, if there is one."""
@@ -272,7 +273,6 @@ class PathSink(FileSink[Path]):
             descriptor, name = tempfile.mkstemp(prefix=".directsuite-", suffix=".part", dir=folder)
             os.close(descriptor)
             self._temporary, self._start = Path(name), 0
-            self._file = self._temporary.open("wb")
             return
         except OSError as error:
             reason = explain_os_error(error)
@@ -280,7 +280,9 @@ class PathSink(FileSink[Path]):
 
     def _write(self, piece: bytes) -> None:
         try:
-            if self._file is None:  # opening a FIFO waits for its reader
+            if self._file is None and self._temporary is not None:
+                self._file = self._temporary.open("wb")
+            elif self._file is None:  # opening a FIFO waits for its reader
                 flags = os.O_WRONLY | os.O_APPEND | getattr(os, "O_BINARY", 0)
                 self._file = os.fdopen(os.open(self._destination, flags), "wb")
             if not self._is_aborted:
@@ -292,6 +294,10 @@ class PathSink(FileSink[Path]):
         super()._flush(pieces)
         if self._file is not None and self._temporary is not None:
             os.fsync(self._file.fileno())
+        self._close()
+
+    def _rewind(self) -> None:
+        """Do nothing: opening the temporary file truncates it."""
 
     def _close(self) -> None:
         file, self._file = self._file, None

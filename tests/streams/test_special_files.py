@@ -118,6 +118,27 @@ async def test_unwritable_pipe_is_rejected_before_sending(
     assert server.requests == []
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
+async def test_calls_that_wait_for_a_connection_need_no_file_descriptors(tmp_path: Path) -> None:
+    def count_open_files() -> int:
+        links = [os.path.realpath(each) for each in Path("/proc/self/fd").iterdir()]
+        return sum(link.startswith(str(tmp_path)) for link in links)
+
+    sink = PathSink(tmp_path / "a.pdf")
+    await sink.open()
+    assert count_open_files() == 0
+    for end in (sink.abort, sink.finish):
+        await sink.begin()
+        await sink.write(bytes(2**20))
+        assert count_open_files() == 1
+        await sink.write(PDF)
+        await end()
+        assert count_open_files() == 0
+    await sink.publish()
+    await sink.close()
+    assert (tmp_path / "a.pdf").read_bytes() == bytes(2**20) + PDF
+
+
 async def test_a_pipe_opened_after_the_call_gets_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pipe, received = tmp_path / "pipe", tmp_path / "received"
     os.mkfifo(pipe)
