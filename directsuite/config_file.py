@@ -144,8 +144,9 @@ class Configuration(Mapping[str, SettingEntry]):
                 origin = f"{file}, line {line}" if line else str(file)
                 entries[name] = SettingEntry(value=value, origin=origin, source=source)
         for variable, text in variables.items():
-            if variable.startswith(PREFIX) and text:
-                entries[variable.removeprefix(PREFIX).lower()] = SettingEntry(value=text, origin=variable)
+            name = variable.removeprefix(PREFIX).lower()
+            if variable.startswith(PREFIX) and text and (variable.isupper() or name not in SECRETS):
+                entries[name] = SettingEntry(value=text, origin=variable)
         return cls(variables=variables, file=file, profile=profile, profiles=names, entries=entries)
 
     def __getitem__(self, name: str) -> SettingEntry:

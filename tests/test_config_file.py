@@ -54,6 +54,13 @@ def test_variable_overrides_profile_and_profile_overrides_file(tmp_path: Path) -
     assert Configuration.read(environ).get_text("mailbox") == "nurse@direct.example.test"
 
 
+def test_variable_of_a_secret_has_its_exact_name() -> None:
+    environ = {"DIRECTSUITE_TOKEN": "upper", "DIRECTSUITE_token": "lower"}
+    assert Configuration.read(environ).read_secret("token") == ds.Secret("upper")
+    del environ["DIRECTSUITE_TOKEN"]
+    assert Configuration.read(environ).read_token() is None
+
+
 @pytest.mark.parametrize(
     ("environ", "sentence"),
     [
