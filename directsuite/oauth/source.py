@@ -254,8 +254,8 @@ class ConsentSource(GrantSource):
                 token = await self._exchange_code(cast("AuthorizationCode", self._grant))
             else:
                 token = await self._renew(self._rotation.token)
-        except ResponseDecodeError:
-            await self._rotation.save()  # the response may have a refresh token, but an access token of another type
+        except DirectSuiteError:
+            await self._rotation.save()  # a response may have a refresh token, but no usable access token
             raise
         await self._rotation.save()
         return token

@@ -177,3 +177,13 @@ async def test_refresh_token_is_kept_if_the_access_token_is_unusable(
         await fetch(suite)
     assert saved.tokens == [second, "sentinel-of-a-refresh-token-1"]
     assert [form["refresh_token"] for form in service.forms] == [FIRST_REFRESH_TOKEN, second]
+
+
+async def test_refresh_token_is_saved_if_a_retry_with_the_one_before_is_rejected(
+    service: TokenService, saved: RotationRecorder
+) -> None:
+    service.refresh_token = second = "sentinel-of-a-refresh-token-7"
+    service.script = [responses.respond({"access_token": 7, "refresh_token": second})]
+    async with service.open(service.make_refresh_token(saved)) as suite:
+        await expect_error(ds.AuthenticationError, fetch(suite))
+    assert saved.tokens == [second]
