@@ -118,6 +118,20 @@ async def test_unwritable_pipe_is_rejected_before_sending(
     assert server.requests == []
 
 
+async def test_a_file_is_on_disk_before_it_gets_its_name(
+    server: ScriptedServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced = list[tuple[int, list[str]]]()
+
+    def record(descriptor: int) -> None:
+        synced.append((os.fstat(descriptor).st_size, [path.suffix for path in files_in(tmp_path)]))
+
+    monkeypatch.setattr(os, "fsync", record)
+    server.enqueue(responses.respond(CODED))
+    await download(server, tmp_path / "a.pdf")
+    assert synced == [(len(PDF), [".part"])]
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
 async def test_calls_that_wait_for_a_connection_need_no_file_descriptors(tmp_path: Path) -> None:
     def count_open_files() -> int:
