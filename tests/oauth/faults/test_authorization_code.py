@@ -76,6 +76,14 @@ async def test_refresh_token_is_kept_if_the_token_type_is_rejected(
     assert [form["grant_type"] for form in service.forms] == ["authorization_code", "refresh_token"]
 
 
+async def test_code_is_not_sent_again_if_the_token_type_was_rejected(service: TokenService) -> None:
+    grant = service.make_authorization_code()
+    for script in ([responses.respond({"access_token": "x", "token_type": "mac"})], []):
+        error = await service.fail(ds.ResponseDecodeError, *script, grant=grant)
+        assert error.path == "$.token_type"
+    assert len(service.server.requests) == 1
+
+
 async def test_code_is_not_sent_again_after_closing_during_its_exchange(service: TokenService) -> None:
     service.script = [responses.never_respond]
     grant = service.make_authorization_code()
