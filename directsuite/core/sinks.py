@@ -226,6 +226,7 @@ class PathSink(FileSink[Path]):
         self._target: Path | None = None
         """The file to replace. None if the path is written directly."""
         self._temporary: Path | None = None
+        self._is_published = False
         self._is_aborted = False
         """True after a failed attempt to write directly: a FIFO whose reader opens it later then gets nothing."""
 
@@ -245,11 +246,13 @@ class PathSink(FileSink[Path]):
     async def publish(self) -> None:
         """Rename the temporary file to the destination, if there is one."""
         await self._thread.start(self._rename)
+        self._is_published = True
 
     async def close(self) -> None:
-        """Remove the temporary file unless it was renamed."""
+        """Remove the temporary file. Do not wait after `publish`: cancelling the call would lose its result."""
         try:
-            await wait_briefly(self._thread.start(self._remove))
+            if not self._is_published:
+                await wait_briefly(self._thread.start(self._remove))
         finally:
             await super().close()
 

@@ -118,6 +118,18 @@ async def test_unwritable_pipe_is_rejected_before_sending(
     assert server.requests == []
 
 
+async def test_closing_does_not_wait_after_the_file_has_its_name(tmp_path: Path) -> None:
+    sink = PathSink(tmp_path / "a.pdf")
+    await sink.open()
+    await sink.begin()
+    await sink.write(PDF)
+    await sink.finish()
+    await sink.publish()
+    with pytest.raises(StopIteration):
+        sink.close().send(None)
+    assert files_in(tmp_path) == [tmp_path / "a.pdf"]
+
+
 async def test_a_file_is_on_disk_before_it_gets_its_name(
     server: ScriptedServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
