@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 import sys
+import traceback
 from pathlib import Path
 
 import pytest
@@ -52,6 +53,16 @@ def test_variable_overrides_profile_and_profile_overrides_file(tmp_path: Path) -
     environ["DIRECTSUITE_TIMEOUT"] = "9"
     assert ds.Settings.from_env(environ).timeout == 9
     assert Configuration.read(environ).get_text("mailbox") == "nurse@direct.example.test"
+
+
+def test_no_frame_of_an_error_shows_a_secret() -> None:
+    environ = {"DIRECTSUITE_TOKEN": "sentinel", "DIRECTSUITE_PROFILE": "unknown"}
+    with pytest.raises(ds.ConfigurationError, match="unknown") as caught:
+        Configuration.read(environ)
+    for frame, _ in list(traceback.walk_tb(caught.value.__traceback__))[1:]:
+        assert "sentinel" not in repr(frame.f_locals)
+    del environ["DIRECTSUITE_PROFILE"]
+    assert "sentinel" not in repr(dict(Configuration.read(environ)))
 
 
 def test_variable_of_a_secret_has_its_exact_name() -> None:
