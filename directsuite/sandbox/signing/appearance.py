@@ -8,6 +8,9 @@ question marks are acceptable in a signature's appearance, but not in the value 
 from __future__ import annotations
 
 import io
+import re
+import threading
+import zlib
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -19,12 +22,13 @@ import pikepdf
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
 
+    from PIL.Image import Image
+
 # reportlab has no types
 _canvas: Any = import_module("reportlab.pdfgen.canvas")
 _metrics: Any = import_module("reportlab.pdfbase.pdfmetrics")
 _truetype: Any = import_module("reportlab.pdfbase.ttfonts")
-_reportlab_settings: Any = import_module("reportlab.rl_config")
-_reportlab_settings.useA85 = 0  # its ASCII encoding of pictures takes seconds
+_objects: Any = import_module("reportlab.pdfbase.pdfdoc")
 
 FONT_PATHS = (
     "/usr/share/fonts/truetype/dejavu/DejaVuSans.ttf",
@@ -40,6 +44,9 @@ FONT_PATHS = (
     "C:/Windows/Fonts/segoeui.ttf",
 )
 HELVETICA = "Helvetica"
+
+_FONT_LOCK = threading.Lock()  # reportlab reads the glyphs of a font by seeking in it
+_WIDE_CODE = re.compile(r"<([0-9A-F]{5,6})>$", re.MULTILINE)
 
 _MARGIN = 2.0  # points between a box and its text
 _LEADING = 1.15  # between baselines, in font sizes
@@ -63,10 +70,25 @@ class Drawing:
         self.canvas.rotate(turned)
         self.width, self.height = (height, width) if turned in (90, 270) else (width, height)
 
+    def draw_picture(self, picture: Image, left: float, bottom: float, width: float, height: float) -> None:
+        """Draw an RGBA picture in the center of a box. reportlab would encode it as ASCII, which takes seconds."""
+        document = self.canvas._doc
+        image = _make_image(picture.convert("RGB"), "DeviceRGB")
+        image.smask = document.Reference(_make_image(picture.getchannel("A"), "DeviceGray"), "mask")
+        document.addForm("picture", image)
+        scale = min(width / picture.width, height / picture.height)
+        across, up = picture.width * scale, picture.height * scale
+        self.canvas.saveState()
+        self.canvas.translate(left + (width - across) / 2, bottom + (height - up) / 2)
+        self.canvas.scale(across, up)
+        self.canvas.doForm("picture")
+        self.canvas.restoreState()
+
     def to_pdf(self) -> bytes:
         """Return the finished drawing as a PDF of one page."""
         self.canvas.showPage()
-        self.canvas.save()
+        with _FONT_LOCK:
+            self.canvas.save()
         return self._output.getvalue()
 
     def to_form_object(self, pdf: pikepdf.Pdf) -> pikepdf.Object:
@@ -80,19 +102,41 @@ def find_font(text: str) -> str | None:
     printable = {character for character in text if character >= " "}
     if all(character.encode("cp1252", "ignore") for character in printable):
         return HELVETICA
+    codes = [ord(character) for character in printable]
     for path in FONT_PATHS:
-        with suppress(Exception):  # the file is absent, or reportlab cannot read it
+        with suppress(Exception), _FONT_LOCK:  # the file is absent, or reportlab cannot read it
             font = _load_font(path)
-            if all(ord(character) in font.face.charToGlyph for character in printable):
+            if all(code in font.face.charToGlyph for code in codes):
+                font.face.makeSubset(codes)  # fails if the outlines are damaged
                 return str(font.fontName)
     return None
 
 
 @lru_cache(maxsize=len(FONT_PATHS))
 def _load_font(path: str) -> Any:
-    font = _truetype.TTFont(path, path)
+    font = _Font(f"directsuite:{path}", path)
+    font.face.name += b"-directsuite"  # reportlab would use a font of the program that has the same name
     _metrics.registerFont(font)
     return font
+
+
+class _Font(_truetype.TTFont):  # type: ignore[misc]  # it has no types
+    def addObjects(self, doc: Any) -> None:  # noqa: N802  reportlab's name
+        """Add the font to a document. reportlab does not write characters above U+FFFF as UTF-16."""
+        super().addObjects(doc)  # pyright: ignore[reportUnknownMemberType]
+        for name, stream in doc.idToObject.items():
+            if name.startswith("toUnicodeCMap:"):
+                stream.content = _WIDE_CODE.sub(
+                    lambda code: f"<{chr(int(code[1], 16)).encode('utf-16-be').hex()}>", stream.content
+                )
+
+
+def _make_image(pixels: Image, colors: str) -> Any:
+    image = _objects.PDFImageXObject("")
+    image.width, image.height = pixels.size
+    image.bitsPerComponent, image.colorSpace = 8, colors
+    image._filters, image.streamContent = ("FlateDecode",), zlib.compress(pixels.tobytes())
+    return image
 
 
 @dataclass(frozen=True, slots=True)

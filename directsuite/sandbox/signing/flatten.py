@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 _FONT_SIZE = re.compile(r"/[^\s/]++\s++(-?[\d.]++)\s++Tf")
 _PAINT_OPERATORS = {1: ("g", "G"), 3: ("rg", "RG"), 4: ("k", "K")}  # for filling and stroking, by number of components
 _INVISIBLE, _HIDDEN, _NO_VIEW, _READ_ONLY, _LOCKED = 1, 2, 32, 64, 128  # annotation flags (ISO 32000-1, 12.5.3)
+_MAX_COVERED = 100  # rectangles compared on a page; on pages with more, every widget counts as covering one
 _MARKS = {"checkbox": "\N{HEAVY CHECK MARK}", "radio": "\N{BLACK CIRCLE}"}  # in ZapfDingbats
 
 
@@ -92,7 +93,9 @@ def _stash_annotations(pdf: pikepdf.Pdf) -> list[list[pikepdf.Object]]:
                 restored.append(note)
             else:
                 _prepare_widget(pdf, note)
-                is_above = rectangle is not None and any(document.overlap(rectangle, other) for other in covered)
+                is_above = rectangle is not None and (
+                    len(covered) > _MAX_COVERED or any(document.overlap(rectangle, other) for other in covered)
+                )
                 if not (is_above and _is_drawn(note)):
                     baked.append(note)
                     continue

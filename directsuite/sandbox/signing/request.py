@@ -75,7 +75,7 @@ class Placement(msgspec.Struct, frozen=True):
     y: float
     width: float
     height: float
-    page: Annotated[int, msgspec.Meta(ge=1)] = 1
+    page: int = 1
 
 
 _OTHER_SPELLINGS = {"left": "x", "top": "y", "pageIndex": "page"}
@@ -156,7 +156,14 @@ def _read_placement(widget: dict[str, Any], path: str) -> Placement:
         if value is not None
     }
     renamed = {_OTHER_SPELLINGS[name]: value for name, value in given.items() if name in _OTHER_SPELLINGS}
-    placement = convert_body({**renamed, **given}, Placement, InvalidParameterError, path)
+    placed = {**renamed, **given}
+    for name in ("x", "y", "width", "height"):
+        if type(placed.get(name)) not in {int, float}:  # a bool is no number
+            raise InvalidParameterError(f"{path}.{name} must be a number")
+    page = placed.get("page", 1)
+    if type(page) is not int or page < 1:
+        raise InvalidParameterError(f"{path}.page must be a whole number, counted from 1")
+    placement = convert_body(placed, Placement, InvalidParameterError, path)
     if placement.width < 1 or placement.height < 1:  # pyHanko uses integers
         raise InvalidParameterError(
             f"{path} must have a width and a height of at least 1 point: leave it out for an invisible signature"

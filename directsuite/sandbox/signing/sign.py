@@ -13,7 +13,6 @@ import io
 import shutil
 from contextlib import suppress
 from dataclasses import dataclass
-from importlib import import_module
 from itertools import count
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
@@ -57,8 +56,6 @@ _TOLERANCE = 0.5  # points beyond the page, because clients round
 _TIME_FORMAT = "%Y-%m-%d %H:%M:%S %Z"
 _PICTURE_FORMATS = ("PNG", "JPEG", "GIF", "BMP")
 _GAP = 2.0  # points around the picture, and between picture and text
-
-_read_image: Any = import_module("reportlab.lib.utils").ImageReader  # reportlab has no types
 
 
 def sign(source: Path, target: Path, requests: Sequence[SignatureRequest], signer: Signer, at: datetime) -> list[str]:
@@ -223,7 +220,7 @@ class _StampStyle(BaseStampStyle):
         if self.picture is not None:
             text_width, text_height = (across / 2, up) if across >= up else (across, up / 2)
             place = _GAP, up - text_height + _GAP, max(text_width - 2 * _GAP, 0.01), max(text_height - 2 * _GAP, 0.01)
-            canvas.drawImage(_read_image(self.picture), *place, mask="auto", preserveAspectRatio=True)
+            drawing.draw_picture(self.picture, *place)
             canvas.translate(across - text_width, 0)
         text = "\n".join(self.lines)
         draw_paragraph(canvas, TextStyle(find_font(text) or HELVETICA, 0.0, "0 g", 0, text_width, text_height), text)

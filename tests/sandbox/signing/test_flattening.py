@@ -61,7 +61,7 @@ async def test_nested_signature_fields_are_preserved(signing: SigningCaller) -> 
     await signing.call_ok("PATCH", f"/{identifier}/sign", json={"name": "group.first"})
 
 
-@pytest.mark.parametrize("value", ["José", "naïve € “quoted”", "Żółć", "Ωμέγα", "Жанна"])
+@pytest.mark.parametrize("value", ["José", "naïve € “quoted”", "Żółć", "Ωμέγα", "Жанна", "\N{GRINNING FACE}1"])
 async def test_values_keep_their_characters(signing: SigningCaller, tmp_path: Path, value: str) -> None:
     require_font_for(value)
     identifier = await signing.save(documents.make_unrendered_field(value))
