@@ -102,12 +102,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         _mark_wide_cases(cases)
 
 
-def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Cancel `faulthandler_timeout` for a slow test: to report the stacks of threads that run may end the process."""
-    if item.get_closest_marker("slow") is not None:
-        faulthandler.cancel_dump_traceback_later()
-
-
 def _mark_wide_cases(cases: Sequence[pytest.Function]) -> None:
     mark = cases[0].get_closest_marker("exhaustive")
     assert mark is not None
