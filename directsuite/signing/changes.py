@@ -363,7 +363,7 @@ class OutcomeResolver:
         return self.digest is not None
 
 
-_MAX_DOCUMENTS = 4096  # for others, the caller's digest is trusted
+_MAX_IDLE_DOCUMENTS = 4096  # for others, the caller's digest is trusted
 
 
 @attrs.define(eq=False, repr=False)
@@ -447,7 +447,8 @@ class DigestHistory:
     def __init__(self) -> None:
         self.has_consistent_spelling = True
         """False if GetDocInfo was seen to return digests in a different form than other responses."""
-        self._documents: dict[str, _DocumentDigests] = {}
+        self._in_progress: dict[str, _DocumentDigests] = {}
+        self._idle: dict[str, _DocumentDigests] = {}  # those changed last are at the end
 
     @contextlib.contextmanager
     def track_change(
@@ -460,8 +461,8 @@ class DigestHistory:
         digest: the digest known to the caller, or None.
         from_info: True if GetDocInfo returned it.
         """
-        known = self._documents.pop(identifier, None)
-        document = self._documents[identifier] = known or _DocumentDigests()
+        document = self._in_progress[identifier] = self._find_document(identifier) or _DocumentDigests()
+        self._idle.pop(identifier, None)
         base = _fold_case(digest)
         shared = bool(document.changes_in_progress)
         is_newest = document.newest_digest in (None, base) or base not in document.seen_digests
@@ -484,7 +485,8 @@ class DigestHistory:
             raise
         finally:
             document.changes_in_progress.remove(change)
-            self._forget_old()
+            if not document.changes_in_progress:
+                self._retire_document(identifier, self._in_progress.pop(identifier))
 
     @contextlib.contextmanager
     def track_info_request(self, identifier: str) -> Generator[list[str | None]]:
@@ -493,7 +495,7 @@ class DigestHistory:
         Without concurrent changes, it is recorded as the digest of the newest version.
         """
         digests: list[str | None] = []
-        document = self._documents.get(identifier)
+        document = self._find_document(identifier)
         changes = 0 if document is None else document.change_count
         yield digests
         if document is None or not digests:
@@ -514,10 +516,10 @@ class DigestHistory:
     def record_saved(self, identifier: str, digest: str | None) -> None:
         """Record the digest of a stored document, unless the document is known."""
         current = _fold_case(digest)
-        if current and identifier not in self._documents:
-            document = self._documents[identifier] = _DocumentDigests(newest_digest=current, seen_digests={current})
+        if current and self._find_document(identifier) is None:
+            document = _DocumentDigests(newest_digest=current, seen_digests={current})
             self.record_digest(document, current, from_info=False)
-            self._forget_old()
+            self._retire_document(identifier, document)
 
     def record_digest(self, document: _DocumentDigests, digest: str, *, from_info: bool) -> None:
         """Record a digest, if it is not empty. from_info: GetDocInfo returned it, otherwise Save or an update."""
@@ -526,13 +528,16 @@ class DigestHistory:
             digests[from_info].add(digest)
             self.has_consistent_spelling = self.has_consistent_spelling or digest in digests[not from_info]
 
-    def _forget_old(self) -> None:
-        """Forget half of the documents without a change in progress if there are too many: resolved and old ones."""
-        if len(self._documents) > _MAX_DOCUMENTS:
-            idle = [name for name, each in self._documents.items() if not each.changes_in_progress]
-            idle.sort(key=lambda name: self._documents[name].has_unresolved_change)
-            for name in idle[: (len(idle) + 1) // 2]:
-                del self._documents[name]
+    def _find_document(self, identifier: str) -> _DocumentDigests | None:
+        return self._in_progress.get(identifier) or self._idle.get(identifier)
+
+    def _retire_document(self, identifier: str, document: _DocumentDigests) -> None:
+        """Record that no change is in progress. If there are too many such documents, forget resolved and old ones."""
+        self._idle[identifier] = document
+        if len(self._idle) > _MAX_IDLE_DOCUMENTS:
+            names = sorted(self._idle, key=lambda name: self._idle[name].has_unresolved_change)
+            for name in names[: _MAX_IDLE_DOCUMENTS // 2]:
+                del self._idle[name]
 
 
 def _fold_case(digest: str | None) -> str:

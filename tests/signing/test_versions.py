@@ -143,7 +143,7 @@ def test_number_of_remembered_documents_is_limited() -> None:
     _others(versions)
     for number in range(5000):
         versions.record_saved(f"saved {number}", "d0")
-    assert 2048 <= len(versions._documents) <= 4096
+    assert 2048 <= len(versions._idle) <= 4096
 
 
 def test_unresolved_change_is_remembered_longer_than_other_documents() -> None:
@@ -241,3 +241,27 @@ def test_reading_does_not_spoil_the_proof_of_a_change_in_progress() -> None:
         with versions.track_info_request(NAME) as reported:
             reported.append("d1")
         assert change.is_proven_by("d1")
+
+
+def test_documents_in_progress_do_not_displace_others() -> None:
+    versions = DigestHistory()
+    with contextlib.ExitStack() as in_progress:
+        for number in range(5000):
+            in_progress.enter_context(versions.track_change(str(number), "d0"))
+        with contextlib.suppress(ConnectionLostError), versions.track_change(NAME, "d0"):
+            lost()
+        with versions.track_change(NAME, "d0") as change:
+            assert not change.is_traceable
+
+
+def test_documents_changed_last_are_remembered() -> None:
+    versions = DigestHistory()
+    with versions.track_change(NAME, "d0") as change:
+        change.record_success("d1")
+    for number in range(4095):
+        versions.record_saved(str(number), "d0")
+    with versions.track_change(NAME, "d1") as change:
+        change.record_success("d2")
+    versions.record_saved("one more", "d0")
+    with versions.track_change(NAME, "d1") as change:
+        assert not change.is_traceable
