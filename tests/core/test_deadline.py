@@ -182,16 +182,18 @@ async def test_failing_verification_ends_within_the_deadline(server: ScriptedSer
 
 
 @pytest.mark.parametrize(("timeout", "for_the_request"), [(60.0, 29.0), (46.5, 15.5), (30.0, 10.0), (1.0, 1 / 3)])
+@pytest.mark.parametrize("operation", ["Sign", "SignAndPull"])
 async def test_signature_leaves_time_to_find_out_where_its_document_is_passed(
-    server: ScriptedServer, timeout: float, for_the_request: float
+    server: ScriptedServer, operation: str, timeout: float, for_the_request: float
 ) -> None:
     stored, signature = ds.StoredDocument(identifier="doc", document_digest="1"), ds.Signature(name="approval")
     for document, expected in ((stored, for_the_request), ("doc", timeout)):
         told: list[ds.Event] = []
         server.default_responder = responses.never_respond
         async with open_suite(server, listeners=[told.append]) as suite:
-            await expect_error(LOST, suite.signing.sign(document, signature, timeout=timeout))
-        [failed] = [event for event in told if isinstance(event, ds.AttemptFailed) and event.operation == "Sign"]
+            sign = suite.signing.sign if operation == "Sign" else suite.signing.sign_and_pull
+            await expect_error(LOST, sign(document, signature, timeout=timeout))
+        [failed] = [event for event in told if isinstance(event, ds.AttemptFailed) and event.operation == operation]
         assert failed.elapsed == pytest.approx(expected)
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import directsuite as ds
+from directsuite.messaging.send_once import make_request_id
 from tests.core import responses
 from tests.core.scripted_server import Exchange, Responder, ScriptedServer
 from tests.core.scripted_suite import ALICE, MESSAGE, PASSWORD, open_suite
@@ -145,6 +146,25 @@ async def test_request_id_in_another_form_counts_as_present(
         with contextlib.nullcontext() if shown else pytest.raises(ds.OutcomeUnknownError):
             assert (await _box(suite).send_once(MESSAGE, resend=True)).smtp_id == "<1@x>"
     assert _sends(server) == 1
+
+
+async def test_message_found_in_a_folder_is_enough_if_a_later_folder_cannot_be_searched(server: ScriptedServer) -> None:
+    headers = [{"name": "X-Request-ID", "value": make_request_id(ALICE, "k")}]
+    messages = {"INBOX.Filed": [{"uid": 1, "msgID": "<1@x>", "headers": headers}]}
+
+    async def respond(exchange: Exchange) -> None:
+        folder = exchange.request.target.split("/")[-3]
+        if folder == "INBOX.Last":
+            await responses.reset(exchange)
+            return
+        folders = ["INBOX.Sent", "INBOX.Filed", "INBOX.Last"]
+        await responses.respond({"success": True, "folders": folders, "messages": messages.get(folder, [])})(exchange)
+
+    server.default_responder = respond
+    async with open_suite(server, retry=ds.RetryPolicy.none()) as suite:
+        sent = await _box(suite).send_once(MESSAGE, key="k", since=NOW, settle=0.0)
+    assert sent.smtp_id == "<1@x>"
+    assert (_sends(server), len(server.find_requests("INBOX.Sent"))) == (0, 1)
 
 
 REJECTED = responses.respond({"success": False, "code": 3, "message": "no such messages"})

@@ -1,7 +1,8 @@
-"""The journal's state has priority over that of a tracker that was interrupted."""
+"""The state of tracked messages: the journal has priority over an interrupted tracker, and batches are split."""
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 import directsuite as ds
 from directsuite.jobs.delivery.journal import RecipientStatus, TrackedMessage, TrackingState
+from directsuite.jobs.delivery.tracker import BatchQuery
 
 KEY = "1@x.test"
 NONE_SEEN: dict[str, RecipientStatus] = {}
@@ -45,3 +47,32 @@ async def test_reload_replaces_what_the_journal_knows(
     await state.load(load)
     message = state.messages[KEY]
     assert (message.number, message.seen, message.latest_poll_at, message.isolated) == loaded
+
+
+async def test_message_that_succeeds_alone_is_requested_alone_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    good, bad = make_message(1), make_message(2)
+    requests = list[Sequence[TrackedMessage]]()
+
+    async def request(messages: Sequence[TrackedMessage]) -> ds.DirectSuiteError | None:
+        requests.append(messages)
+        return ds.ServiceError("it is refused", status=200, code=4) if bad in messages else None
+
+    def sample(messages: list[TrackedMessage], _: int) -> list[TrackedMessage]:
+        return messages
+
+    monkeypatch.setattr(random, "sample", sample)
+    query = BatchQuery(request)
+    await query.run([[good, bad]])
+    assert requests == [[good, bad], [good]]
+    assert [each.messages for each in query.rejected_batches] == [[bad]]
+
+
+async def test_only_denials_of_all_requests_deny_a_mailbox() -> None:
+    async def request(messages: Sequence[TrackedMessage]) -> ds.DirectSuiteError:
+        if len(messages) > 1:
+            return ds.ServiceError("it is refused", status=200, code=4)
+        return ds.PermissionDeniedError("it is not yours", status=403)
+
+    query = BatchQuery(request)
+    await query.run([[make_message(1), make_message(2)]])
+    assert not query.is_denied
