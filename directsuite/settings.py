@@ -55,7 +55,7 @@ _SESSION_FACTORY = Check(
     lambda value: callable(value) and can_be_called_with(value, 0),
 ).allow_none()
 
-_ERROR_MESSAGES = Check('"hidden" or "shown"', lambda value: value in ("hidden", "shown"))
+_ERROR_MESSAGES = Check('"hidden" or "shown"', lambda value: isinstance(value, str) and value in ("hidden", "shown"))
 
 
 def _is_converter(value: object) -> bool:

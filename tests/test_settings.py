@@ -323,7 +323,17 @@ ANYTHING = st.one_of(
 )
 
 
-@given(st.sampled_from([field.name for field in attrs.fields(ds.Settings)]), ANYTHING)
+SETTING_NAMES = [field.name for field in attrs.fields(ds.Settings)]
+
+
+@pytest.mark.parametrize("name", SETTING_NAMES)
+def test_object_with_a_failing_comparison_is_rejected(name: str) -> None:
+    options: Any = {name: Odd()}
+    with pytest.raises(ds.ConfigurationError, match=name):
+        ds.DirectSuite(ds.Settings(**options))
+
+
+@given(st.sampled_from(SETTING_NAMES), ANYTHING)
 def test_any_object_is_rejected_or_makes_a_suite(name: str, value: Any) -> None:
     refusal: ds.ConfigurationError | None = None
     try:

@@ -93,7 +93,9 @@ INTERVAL = Check(
     "a number of seconds greater than 0, at most a hundred years",
     lambda value: POSITIVE.predicate(value) and value <= _MAX_INTERVAL_SECONDS,
 )
-DURATION = Check("a number of seconds", lambda value: is_number(value) or value == math.inf)
+DURATION = Check(
+    "a number of seconds", lambda value: is_number(value) or (isinstance(value, float) and value == math.inf)
+)
 NOT_NEGATIVE_DURATION = Check("a finite number of seconds, 0 or more", lambda value: is_number(value) and value >= 0)
 INTEGER = Check(
     "a whole number", lambda value: is_number(value) and isinstance(value, int) and abs(value) <= MAX_INTEGER

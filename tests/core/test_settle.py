@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -83,7 +84,7 @@ async def test_change_is_verified_for_the_settle_time(
     assert error.looked
 
 
-@pytest.mark.parametrize("settle", [-1, float("nan"), "30", True])
+@pytest.mark.parametrize("settle", [-1, float("nan"), Decimal("sNaN"), "30", True])
 @pytest.mark.parametrize("change", CHANGES)
 async def test_invalid_settle_time_is_rejected_before_anything_is_sent(
     server: ScriptedServer, suite: ds.DirectSuite, change: str, settle: Any
