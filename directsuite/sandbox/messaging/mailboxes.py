@@ -242,7 +242,9 @@ def subscribe(
 
     Return the stored spellings of all, and of those whose subscription changed.
     """
-    folders = list(dict.fromkeys(get_folder(connection, account, name) for name in names))
+    rows = connection.execute("SELECT id, name FROM folder WHERE account = ?", (account,))
+    existing = {fold(row["name"]): MailboxFolder(*row) for row in rows}
+    folders = list(dict.fromkeys(existing.get(fold(name)) or get_folder(connection, account, name) for name in names))
     update = "UPDATE folder SET subscribed = :subscribed WHERE id = :folder AND subscribed != :subscribed"
     changed = [
         each.name

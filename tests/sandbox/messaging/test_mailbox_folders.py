@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
-from tests.sandbox.messaging.mailbox_server import MessagingServer, deliver_many, make_credentials
+from directsuite.sandbox.messaging import mailboxes
+from tests.sandbox.messaging.mailbox_server import ALICE, MessagingServer, deliver_many, make_credentials
+
+if TYPE_CHECKING:
+    import sqlite3
 
 INITIAL = ["INBOX.Drafts", "INBOX.Sent", "INBOX.Spam", "INBOX.Templates", "INBOX.Trash"]
 
@@ -74,6 +80,22 @@ async def test_folders_are_subscribed_and_unsubscribed(mail: MessagingServer) ->
     body = {"auth": make_credentials(), "folders": ["INBOX.Sent", "INBOX.Missing"], "subscribed": True}
     assert await mail.call_rejected("SetFoldersSubscribed", "", body=body) == 3
     assert "INBOX.Sent" not in (await mail.call_ok("GetFolders", "INBOX", "True"))["folders"]
+
+
+async def test_subscribing_reads_the_folders_once_for_all_names(mail: MessagingServer) -> None:
+    statements = list[str]()
+
+    def subscribe(connection: sqlite3.Connection) -> tuple[list[str], list[str]]:
+        account = mailboxes.get_account_id(connection, ALICE)
+        connection.set_trace_callback(statements.append)
+        try:
+            names = ["inbox", "Inbox", "INBOX", "inbox.sent"] * 100
+            return mailboxes.subscribe(connection, account, names, subscribed=False)
+        finally:
+            connection.set_trace_callback(None)
+
+    assert await mail.database.write(subscribe) == (["INBOX", "INBOX.Sent"], ["INBOX", "INBOX.Sent"])
+    assert len(statements) < 10
 
 
 async def test_subscriptions_are_recorded_for_folders_that_they_changed(mail: MessagingServer) -> None:
