@@ -401,9 +401,12 @@ def list_messages(
 ) -> list[sqlite3.Row]:
     """Return the selected messages, ordered by uid. Unknown uids are ignored.
 
-    Columns: uid, number (the position in the folder, from 1), received, sent, message_id, name (of its file, or NULL),
-    and octets: a column of `StoredContent`.
+    Columns: uid, number (the position in the folder, from 1, or NULL with `raw`), received, sent, message_id, name (of
+    its file, or NULL), and octets: a column of `StoredContent`.
     """
+    # To number the messages, SQLite reads the complete folder. Otherwise it finds uids by the primary key.
+    number = "NULL" if column == "raw" else "row_number() OVER (ORDER BY uid)"
+    uids = "TRUE" if selection.uids is None else "uid IN (SELECT value FROM json_each(:uids))"
     criteria = selection._asdict() | {
         "folder": folder,
         "column": column,
@@ -412,20 +415,20 @@ def list_messages(
         "subject": None if selection.subject is None else fold(selection.subject),
     }
     return connection.execute(
-        """
+        f"""
         SELECT uid, number, received, sent, message_id, name,
           CASE :column WHEN 'detail' THEN detail WHEN 'metadata' THEN metadata ELSE raw END AS octets
-        FROM (SELECT uid, content, received, seen, row_number() OVER (ORDER BY uid) AS number
+        FROM (SELECT uid, content, received, seen, {number} AS number
               FROM message WHERE folder = :folder)
         JOIN content ON content.id = content LEFT JOIN content_file USING(content)
-        WHERE (:uids IS NULL OR uid IN (SELECT value FROM json_each(:uids)))
+        WHERE {uids}
           AND (NOT :unread OR NOT seen)
           AND (:begin_ms IS NULL OR received >= :begin_ms)
           AND (:end_ms IS NULL OR received <= :end_ms)
           AND (:sender IS NULL OR instr(sender, :sender) > 0)
           AND (:subject IS NULL OR instr(subject, :subject) > 0)
         ORDER BY uid
-        """,
+        """,  # noqa: S608  constants
         criteria,
     ).fetchall()
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import TYPE_CHECKING
 
 import pytest
 
+from directsuite.sandbox.messaging import mailboxes
 from tests.sandbox.messaging.mailbox_server import (
     ALICE,
     NOON_MS,
@@ -15,6 +17,9 @@ from tests.sandbox.messaging.mailbox_server import (
     encode_base64,
     make_credentials,
 )
+
+if TYPE_CHECKING:
+    import sqlite3
 
 
 async def test_messages_are_counted(mail: MessagingServer) -> None:
@@ -188,6 +193,23 @@ async def test_messages_are_moved_to_the_trash_or_deleted(mail: MessagingServer)
     await mail.call_with_uids("DeleteMessagesByUIDs", "INBOX.Trash", "1", uids=[1])
     assert await mail.get_uids("INBOX.Trash") == []
     assert [effect["detail"]["uids"] for effect in await mail.list_effects("DeleteMessagesByUIDs")] == [[1], [2], [1]]
+
+
+async def test_raw_messages_are_found_without_reading_their_folder(mail: MessagingServer) -> None:
+    await deliver_many(mail, 200)
+
+    def count_steps(connection: sqlite3.Connection) -> int:
+        folder = mailboxes.get_folder(connection, mailboxes.get_account_id(connection, ALICE), "INBOX").id
+        steps = list[None]()
+        connection.set_progress_handler(lambda: steps.append(None), 1)  # for each instruction of SQLite
+        try:
+            [found] = mailboxes.list_messages(connection, folder, mailboxes.Selection(uids=[150]), "raw")
+        finally:
+            connection.set_progress_handler(None, 0)
+        assert found["octets"] == RAW_MESSAGE.replace(b"Results", b"Results 150")
+        return len(steps)
+
+    assert await mail.database.read(count_steps) < 200
 
 
 async def test_saved_raw_messages_are_appended_unread_byte_for_byte(mail: MessagingServer) -> None:
