@@ -175,6 +175,35 @@ async def test_issued_token_ends_with_its_lifetime_or_when_expired(oauth: OAuthC
     assert await oauth.list_faxes(token=other) == 200
 
 
+async def test_a_secret_is_accepted_and_expired_only_as_its_kind(oauth: OAuthClient) -> None:
+    _, location = await oauth.consent()
+    code, session = location.query["code"], (await oauth.login(*DEMO_LOGIN))[1]["sessionId"]
+    tokens = await oauth.log_in()
+    access, refresh = tokens["access_token"], tokens["refresh_token"]
+
+    async def use_session(session_id: str) -> str:
+        url = f"{oauth.sandbox.registration_url}/GetPatientAddressByUsername/{session_id}/direct.example.test/ada"
+        body = (await oauth.request("GET", url))[1]
+        return str(body["code"])
+
+    for other in (code, session, refresh):
+        assert await oauth.list_faxes(token=other) == 401
+    for other in (code, access, refresh):
+        assert await use_session(other) == "011"
+    for other in (access, session, refresh):
+        assert (await oauth.ask_with_code(location, code=other))[1]["error"] == "invalid_grant"
+    for other in (code, access, session):
+        grant = {"grant_type": "refresh_token", "refresh_token": other, **CLIENT}
+        assert (await oauth.ask(**grant))[1]["error"] == "invalid_grant"
+
+    await oauth.sandbox.expire_tokens()
+    assert (await oauth.list_faxes(token=access), await use_session(session)) == (401, "208")
+    await oauth.sandbox.expire_sessions()
+    assert await use_session(session) == "011"
+    assert (await oauth.ask_with_code(location))[0] == 200
+    assert (await oauth.ask(grant_type="refresh_token", refresh_token=refresh, **CLIENT))[0] == 200
+
+
 @given(st.text() | st.text().map("https://app.example.test/".__add__) | st.text().map("https://".__add__))
 def test_a_redirect_uri_is_rejected_or_can_have_parameters(redirect_uri: str) -> None:
     if _is_usable_redirect(redirect_uri):
