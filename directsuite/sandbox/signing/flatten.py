@@ -276,7 +276,7 @@ def _draw_frame(widget: pikepdf.Object) -> Drawing:
     """Return a drawing for a widget, with its background and border."""
     rectangle = document.parse_rectangle(widget["/Rect"]) or Rectangle(0, 0, 0, 0)
     looks, border = widget.get("/MK", Dictionary()), widget.get("/BS", Dictionary())
-    turned = document.to_integer(looks.get("/R")) % 360
+    turned = document.to_integer(looks.get("/R")) // 90 * 90 % 360
     drawing = Drawing(rectangle.width, rectangle.height, turned)
     background, line = _format_colour(looks, "/BG", 0), _format_colour(looks, "/BC", 1)
     if background:

@@ -99,6 +99,13 @@ async def test_the_frame_of_a_field_left_to_viewers_keeps_its_colour(
     assert [drawn.getpixel(place) for place in ((52, 135), (60, 128))] == [(255, 0, 0), (255, 255, 0)]
 
 
+async def test_a_field_with_an_invalid_rotation_is_upright(signing: SigningCaller, tmp_path: Path) -> None:
+    looks = Dictionary(BG=Array([1, 1, 0]), R=45)
+    identifier = await signing.save(documents.make_unrendered_field("", FT=Name.Tx, MK=looks))
+    content = await signing.call_ok("PATCH", f"/{identifier}/flatten/pull")
+    assert render_poppler_page(content, tmp_path).getpixel(MIDDLE) == (255, 255, 0)
+
+
 def make_text(flags: int, value: str) -> bytes:
     return documents.make_single_field_form(FT=Name.Tx, T=String("t"), V=String(value), Ff=flags, MaxLen=10)
 
