@@ -13,6 +13,7 @@ from pikepdf import Array, Dictionary, Name, String
 from pyhanko.pdf_utils import generic
 from pyhanko.pdf_utils.generic import pdf_name
 
+from directsuite.sandbox.signing import clear
 from directsuite.sandbox.signing.document import open_incremental_writer
 
 from . import documents
@@ -55,6 +56,22 @@ async def test_too_many_paths_leave_the_changes_unknown(
     with caplog.at_level(logging.WARNING, "directsuite.sandbox"):
         assert await verdicts(signing, identifier) == {"A": (True, "UNKNOWN"), "B": (True, "NONE")}
     assert "The changes after a signature take too much time" in caplog.text
+
+
+async def test_no_changes_are_read_after_too_many_paths(
+    signing: SigningCaller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    identifier = await sign_twice(signing, with_many_paths())
+    await signing.call_ok("PATCH", f"/{identifier}/sign", json={"name": "C"})
+    enumerate_fields, read = clear._enumerate_fields, list[object]()
+
+    def record(document: object, **options: Any) -> Any:
+        read.append(document)
+        return enumerate_fields(document, **options)
+
+    monkeypatch.setattr(clear, "_enumerate_fields", record)
+    assert await verdicts(signing, identifier) == {"A": (True, "UNKNOWN"), "B": (True, "UNKNOWN"), "C": (True, "NONE")}
+    assert len(read) == 2  # for the first signature
 
 
 async def test_the_changes_of_an_ordinary_document_are_judged(signing: SigningCaller) -> None:
