@@ -117,7 +117,7 @@ def show_table(
         has_moments = any(isinstance(row[index], datetime) for row in rows)
         columns.append(
             _Column(
-                f"{title} ({_get_zone_name()})" if is_list and has_moments else title,
+                f"{title} ({datetime.now().astimezone().tzname() or 'local'})" if is_list and has_moments else title,
                 index,
                 justify="right" if title in right else "left",
                 is_flexible=not (title in no_wrap or title in right or has_moments),
@@ -186,10 +186,6 @@ def _render_row(console: Console, columns: Sequence[_Column], texts: Sequence[Te
             part.align(column.justify, column.width)
         lines.append(Text("  ").join(aligned))
     return Text("\n").join(lines)
-
-
-def _get_zone_name() -> str:
-    return datetime.now().astimezone().tzname() or "local"
 
 
 def show_text(text: str) -> None:

@@ -14,7 +14,6 @@ import stat
 import sys
 import time
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import AbstractAsyncContextManager
 from datetime import UTC, datetime
 from http import HTTPStatus
 from pathlib import Path
@@ -39,7 +38,7 @@ from directsuite.cli.options import (
     make_app,
     record,
 )
-from directsuite.cli.output import Bar, format_size, show_change, show_json, show_progress, show_table
+from directsuite.cli.output import format_size, show_change, show_json, show_progress, show_table
 from directsuite.cli.process import ExitStatus, echo_err, is_verbose
 from directsuite.config_file import Configuration
 from directsuite.core.files import explain_os_error
@@ -128,6 +127,7 @@ _BASE64_RATIO = 4 / 3
 _MAX_TEXT_BYTES = 2**26
 _NAMED_ADDRESS_PATTERN = re.compile(r'(?:"[^"]*+"\s*+|[^"<>]*+)<(?P<address>[^<>]*+)>')
 _NAME_BEFORE_ADDRESS_PATTERN = re.compile(r"[^\s,]\s*<")
+_COMMA_OR_QUOTED_TEXT = re.compile(r',|"[^"]*+"?')
 _CONTROL_CHARACTER = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029]")
 
 
@@ -252,8 +252,10 @@ async def send_with_key(
     Return True if an earlier command sent it, else False; and the SMTP id, empty if the service returned none. Raises
     UsageError if the key belongs to a different message.
     """
+    size = _sum_attachment_bytes(message)
+    progress = show_progress("sending", unit="bytes" if size else "waiting", total=size or None)
     if key is None:
-        async with _show_send_progress(_sum_attachment_bytes(message)) as bar:
+        async with progress as bar:
             return False, (await box.send(message, progress=bar.update)).smtp_id
     request_id = make_request_id(access.address, key)
     async with _open_journal(request_id) as journal:
@@ -262,12 +264,12 @@ async def send_with_key(
         _validate_digest(began, digest)
         if began.smtp_id is not None:
             return True, began.smtp_id
-        size, settle = _sum_attachment_bytes(message), access.settings.settle
+        settle = access.settings.settle
         timeout = access.settings.timeout + settle + size * _BASE64_RATIO / _MIN_UPLOAD_BYTES_PER_SECOND
         if not began.is_new:
             echo_err(f"An earlier command may have sent the message. Searching INBOX.Sent for up to {settle:g} s.")
         try:
-            async with _show_send_progress(size) as bar:
+            async with progress as bar:
                 response = await box.send_once(
                     message,
                     key=key,
@@ -289,10 +291,6 @@ async def send_with_key(
 
 def _sum_attachment_bytes(message: ds.Message) -> int:
     return sum(_get_attachment_bytes(each) for each in message.attachment_list)
-
-
-def _show_send_progress(size: int) -> AbstractAsyncContextManager[Bar]:
-    return show_progress("sending", unit="bytes" if size else "waiting", total=size or None)
 
 
 def _build_message(options: _SendOptions, sender: str) -> ds.Message:
@@ -328,24 +326,12 @@ def parse_addresses(option: str, values: Sequence[str]) -> list[str]:
     addresses = list[str]()
     for number, value in enumerate(values, start=1):
         validate_text(value, f"{option} number {number}")
-        for part in _split_at_commas(value):
+        for part in _COMMA_OR_QUOTED_TEXT.sub(lambda found: "\0" if found[0] == "," else found[0], value).split("\0"):
             named = _NAMED_ADDRESS_PATTERN.fullmatch(part.strip())
             address = named["address"] if named else part.strip()
             credentials.validate_address(address, f"{option} number {number}")
             addresses.append(address)
     return addresses
-
-
-def _split_at_commas(value: str) -> list[str]:
-    parts = [""]
-    for number, text in enumerate(value.split('"')):
-        if number % 2:
-            parts[-1] += f'"{text}"'
-        else:
-            first, *others = text.split(",")
-            parts[-1] += first
-            parts += others
-    return parts
 
 
 def read_body(options: TextOptions) -> str | None:
