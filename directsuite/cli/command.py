@@ -26,8 +26,8 @@ from directsuite.cli.credentials import MailboxAccess, is_interactive
 from directsuite.cli.errors import Advice, ItemNotFoundError, UsageError, exit_for_error
 from directsuite.cli.process import ExitStatus, echo_err
 
-Work = Coroutine[Any, Any, int]
-"""The work of a command, which returns the exit status."""
+Work = Coroutine[Any, Any, int | None]
+"""The work of a command, which returns the exit status. None: 0."""
 
 
 class TerminatedError(KeyboardInterrupt):
@@ -62,7 +62,7 @@ class Command:
             if not isinstance(work, Coroutine):
                 return int(work or 0)
             with contextlib.closing(work), contextlib.closing(_run_until_sigterm(work)) as main:
-                return int(asyncio.run(main))  # after Ctrl-C, it may not have started either
+                return int(asyncio.run(main) or 0)  # after Ctrl-C, it may not have started either
         except KeyboardInterrupt as signalled:
             unknown = f"the last request may or may not have taken effect: {self.recovery_hint}"
             process.end_line()
@@ -189,7 +189,7 @@ def log_to_stderr() -> Generator[None]:
             logger.removeHandler(handler)
 
 
-async def _run_until_sigterm(coroutine: Work) -> int:
+async def _run_until_sigterm(coroutine: Work) -> int | None:
     task, is_terminated = asyncio.ensure_future(coroutine), False
 
     def terminate(_: int) -> None:

@@ -9,10 +9,8 @@ from collections.abc import Iterable
 import attrs
 
 import directsuite as ds
-from directsuite.cli.errors import exit_for_error
 from directsuite.cli.options import CommonOptions, Json, make_app, record, register
 from directsuite.cli.output import show_json, show_text
-from directsuite.cli.process import ExitStatus, echo_err
 from directsuite.config_file import CERTIFICATES, DEFAULT_FILE, IDENTITY, PREFIX, SECRETS, Configuration
 from directsuite.core.similar import find_similar
 from directsuite.settings import PLAIN_SETTINGS, make_settings
@@ -37,7 +35,7 @@ class _ConfigOptions(CommonOptions):
 
 
 @register(app, "show", "", "--json")
-def show_config(*, options: _ConfigOptions = _ConfigOptions()) -> int:
+def show_config(*, options: _ConfigOptions = _ConfigOptions()) -> None:
     """Show each setting and its source: a variable, a line of the settings file, or the default."""
     configuration = Configuration.read()
     rows, unused = _build_rows(configuration), find_unused_settings(configuration)
@@ -65,14 +63,8 @@ def show_config(*, options: _ConfigOptions = _ConfigOptions()) -> int:
                 show_text(f"{name} = {shown}  # {origin}{note}")
         for variable, similar in find_unknown_variables(configuration.variables).items():
             show_text(f"# unknown variable: {variable}{'' if similar is None else f' (did you mean {similar}?)'}")
-    try:
-        make_settings(ds.Settings, configuration)
-        configuration.prefers_grant()
-    except ds.ConfigurationError as error:
-        status, sentence = exit_for_error(error)
-        echo_err(sentence)
-        return status
-    return ExitStatus.DONE
+    make_settings(ds.Settings, configuration)  # these raise the error of an invalid setting
+    configuration.prefers_grant()
 
 
 def find_unknown_variables(variables: Iterable[str]) -> dict[str, str | None]:

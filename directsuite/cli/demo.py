@@ -24,7 +24,7 @@ from rich.console import Console
 
 import directsuite as ds
 from directsuite.cli.command import CommandParameter, Work
-from directsuite.cli.errors import FileError, create_folder, explain_file_errors
+from directsuite.cli.errors import NotDoneError, create_folder, explain_file_errors
 from directsuite.cli.options import convert_path, integer_parameter, make_app, record
 from directsuite.cli.output import format_count, show_progress, show_table
 from directsuite.cli.process import require_extra, show_line
@@ -119,7 +119,7 @@ async def run_step(step: Step, context: DemoContext) -> tuple[str, str | None]:
         with explain_file_errors("--output", context.options.output):
             items = await step(context)
     except Exception as error:  # noqa: BLE001  the report names the step in which any error occurred
-        is_own = isinstance(error, AssertionError | ds.DirectSuiteError | FileError)
+        is_own = isinstance(error, AssertionError | ds.DirectSuiteError | NotDoneError)
         problem = str(error) if is_own else f"{type(error).__name__}: {error}"
     context.sandbox.clock.set(datetime.now(UTC))  # later signatures must not be in the future
     return items, problem

@@ -146,7 +146,6 @@ def doctor(*, options: DoctorOptions = DoctorOptions()) -> Work:
 
 
 def _read_settings() -> tuple[ds.Settings | None, Finding]:
-    """Return the settings, None if they are invalid."""
     try:
         settings = ds.Settings.from_env()
     except ds.ConfigurationError as error:

@@ -179,7 +179,7 @@ def _change_pdf(command: Command, source: Path, options: _OutputOptions | SignOp
     suite = _make_suite(command, options, source)
     temporary = output.with_name(f".{secrets.token_hex(8)}.pdf")  # the same folder, for renaming
 
-    async def write_changed() -> int:
+    async def write_changed() -> None:
         try:
             async with suite, show_progress("working"), _store_temporarily(suite.signing, source) as stored:
                 with explain_file_errors("--output", output):
@@ -194,7 +194,6 @@ def _change_pdf(command: Command, source: Path, options: _OutputOptions | SignOp
             echo_err(f"The PDF was written to {with_value('the file of --output', output)}.")
             if isinstance(options, SignOptions) and is_invisible(options):
                 echo_err(HINT_INVISIBLE)
-        return ExitStatus.DONE
 
     return write_changed()
 
@@ -202,9 +201,9 @@ def _change_pdf(command: Command, source: Path, options: _OutputOptions | SignOp
 @attrs.frozen(repr=False)
 class _VerificationResult:
     file: Path
+    signatures: Sequence[ds.DocumentSignature] = ()
     problem: str | None = None
     """The reason why the PDF could not be verified; None if it was."""
-    signatures: Sequence[ds.DocumentSignature] = ()
 
     def make_rows(self) -> list[Sequence[object]]:
         if self.problem is not None or not self.signatures:
@@ -236,12 +235,12 @@ async def _verify_files(
                 except UsageError as error:
                     if is_one:
                         raise
-                    found.append(_VerificationResult(file, str(error)))
+                    found.append(_VerificationResult(file, problem=str(error)))
                 except ds.DirectSuiteError as error:
                     if is_one or not _is_file_error(error):
                         raise
                     message = quote_message(error.message if isinstance(error, ds.ServiceError) else None)
-                    found.append(_VerificationResult(file, f"{error.explanation}{message}"))
+                    found.append(_VerificationResult(file, problem=f"{error.explanation}{message}"))
                     failures_in_a_row = failures_in_a_row + 1 if isinstance(error, ds.ServerError) else 0
                     if failures_in_a_row == _MAX_SERVER_ERRORS_IN_A_ROW:
                         raise
@@ -250,8 +249,7 @@ async def _verify_files(
         if found:
             end_line()
             if options.json:
-                members = ("file", "signatures", "problem")
-                show_json([{name: getattr(each, name) for name in members} for each in found])
+                show_json(found)
             else:
                 titles = ("file", "signature", "stated signer", "time", "reason", "valid")
                 show_table(titles, [row for each in found for row in each.make_rows()], no_wrap=("file", "signature"))
@@ -294,12 +292,12 @@ def _describe(signature: ds.DocumentSignature) -> str:
     return states[signature.is_valid] if signature.is_signed else "not signed"
 
 
-async def _show_info(suite: ds.DirectSuite, source: Path, options: TokenOptions) -> int:
+async def _show_info(suite: ds.DirectSuite, source: Path, options: TokenOptions) -> None:
     async with suite, show_progress("reading"):
         found = await _read_info(suite, source)
     if options.json:
         show_json(found)
-        return ExitStatus.DONE
+        return
     sizes = Counter(
         f"{page.width:g} x {page.height:g}{f', rotated by {page.rotate} degrees' if page.rotate else ''}"
         for page in found.pages
@@ -313,7 +311,6 @@ async def _show_info(suite: ds.DirectSuite, source: Path, options: TokenOptions)
     rows += [("Field", f"{each.name}: {each.value}" if each.value else each.name) for each in found.form_fields]
     rows += [("Signature", f"{each.name}: {_describe(each)}{_format_position(each)}") for each in found.signatures]
     show_table(("", "PDF"), [*rows, *sorted(found.meta_data.items())])
-    return ExitStatus.DONE
 
 
 def _format_position(field: ds.DocumentSignature) -> str:

@@ -53,8 +53,8 @@ class UsageError(Exception):
     """An option, a file or the environment is invalid. The text says what to do."""
 
 
-class FileError(UsageError):
-    """The file or folder of an option can't be written, although the command has already begun."""
+class NotDoneError(UsageError):
+    """The command has begun, but did not do everything. The text has the reason."""
 
 
 class ItemNotFoundError(Exception):
@@ -63,7 +63,7 @@ class ItemNotFoundError(Exception):
 
 _EXIT_TABLE: Mapping[type[BaseException], tuple[ExitStatus, str]] = {
     UsageError: (ExitStatus.USAGE_ERROR, ""),
-    FileError: (ExitStatus.FAILED, ""),
+    NotDoneError: (ExitStatus.FAILED, ""),
     ItemNotFoundError: (ExitStatus.NOT_FOUND, ""),
     errors.ConfigurationError: (ExitStatus.USAGE_ERROR, ""),
     errors.DirectSuiteError: (ExitStatus.FAILED, ""),
@@ -226,14 +226,14 @@ def explain_write_error(error: OSError, label: str) -> str:
 
 @contextlib.contextmanager
 def explain_file_errors(option: str, path: Path) -> Generator[None]:
-    """Convert an OSError to a FileError with the option and its path, instead of the name of a temporary file."""
+    """Convert an OSError to a NotDoneError with the option and its path, instead of the name of a temporary file."""
     try:
         yield
     except (OSError, errors.OutcomeUnknownError) as error:
         cause = error.__cause__ if isinstance(error, errors.OutcomeUnknownError) else error
         if not isinstance(cause, OSError) or isinstance(cause, errors.DirectSuiteError):
             raise
-        raise FileError(explain_write_error(cause, with_value(option, path))) from None
+        raise NotDoneError(explain_write_error(cause, with_value(option, path))) from None
 
 
 def create_folder(option: str, path: Path, *, mode: int = 0o700) -> None:

@@ -16,7 +16,7 @@ from directsuite.cli.command import Command, CommandParameter, Work
 from directsuite.cli.credentials import load_settings, read_token
 from directsuite.cli.errors import ItemNotFoundError, UsageError, explain_error, quote_service_message, with_value
 from directsuite.cli.output import format_cell, format_count, show_json, show_progress, show_table
-from directsuite.cli.process import ExitStatus, echo_err, show_line
+from directsuite.cli.process import echo_err, show_line
 
 app = opt.make_app("fax", "list 15550100100", "show 15550100100 HANDLE")
 
@@ -106,7 +106,7 @@ def watch_faxes(number: FaxNumber, /, *, command: CommandParameter, options: _Wa
             since = latest_update.isoformat(timespec="seconds")
             command.resume_hint = f"the same command with --since {since} continues"
 
-    async def watch() -> int:
+    async def watch() -> None:
         nonlocal latest_update
         faxes = suite.fax.watch(number, interval=options.interval, since=options.since, on_poll=handle_poll)
         async with suite, faxes:
@@ -120,12 +120,11 @@ def watch_faxes(number: FaxNumber, /, *, command: CommandParameter, options: _Wa
                     cells = (fax.updated_ts, fax.message_handle, fax.status, fax.description)
                     show_line("  ".join(format_cell(each) for each in cells))
                 sys.stdout.flush()
-        return ExitStatus.DONE
 
     return watch()
 
 
-async def _show_fax(suite: ds.DirectSuite, number: str, handle: str, options: opt.TokenOptions) -> int:
+async def _show_fax(suite: ds.DirectSuite, number: str, handle: str, options: opt.TokenOptions) -> None:
     try:
         async with suite, show_progress("requesting the fax"):
             response = await suite.fax.get_single_message_info(number, handle)
@@ -137,7 +136,7 @@ async def _show_fax(suite: ds.DirectSuite, number: str, handle: str, options: op
         raise ItemNotFoundError(f"There is no such fax: {_NO_SUCH_FAX}.")
     if options.json:
         show_json(response.message_detail)
-        return ExitStatus.DONE
+        return
     for fax in response.message_detail:
         rows: list[Sequence[object]] = [
             ("Handle", fax.message_handle or response.message_handle),
@@ -148,7 +147,6 @@ async def _show_fax(suite: ds.DirectSuite, number: str, handle: str, options: op
             *(("Recipient", _format_recipient(recipient)) for recipient in fax.recipients),
         ]
         show_table(("", "fax"), [row for row in rows if row[1] is not None])
-    return ExitStatus.DONE
 
 
 def _warn_of_unknown_status(status: str | None) -> None:
@@ -160,7 +158,7 @@ def _has_status(fax: ds.FaxMessage, status: str | None) -> bool:
     return status is None or (fax.status or "").strip().casefold() == status.casefold()
 
 
-async def _list_faxes(suite: ds.DirectSuite, number: str, options: _ListOptions) -> int:
+async def _list_faxes(suite: ds.DirectSuite, number: str, options: _ListOptions) -> None:
     limit = None if options.all else options.limit
     faxes, has_more = list[ds.FaxMessage](), False
     async with suite, show_progress("listing", unit="pieces") as bar, suite.fax.iter_messages(number) as messages:
@@ -190,7 +188,6 @@ async def _list_faxes(suite: ds.DirectSuite, number: str, options: _ListOptions)
         show_table(titles, rows, right=("recipients", "pages"), no_wrap=("handle",))
     if has_more:
         echo_err(f"Only the newest {len(faxes)} are shown. To see more, give a higher --limit, or --all.")
-    return ExitStatus.DONE
 
 
 def _format_recipient(recipient: ds.FaxRecipient) -> str:

@@ -27,7 +27,14 @@ import directsuite as ds
 from directsuite.cli import options as opt
 from directsuite.cli.command import Command, CommandParameter, Work
 from directsuite.cli.credentials import MailboxAccess, get_mailbox_access
-from directsuite.cli.errors import ItemNotFoundError, UsageError, create_folder, explain_file_errors, with_value
+from directsuite.cli.errors import (
+    ItemNotFoundError,
+    NotDoneError,
+    UsageError,
+    create_folder,
+    explain_file_errors,
+    with_value,
+)
 from directsuite.cli.html_text import html_to_text
 from directsuite.cli.output import (
     format_count,
@@ -142,7 +149,7 @@ def read_message(uid: opt.Uid, /, *, command: CommandParameter, options: _ReadOp
     _describe_errors(command, options, "the number")
     access = get_mailbox_access(options.mailbox, options.password_file)
 
-    async def read() -> int:
+    async def read() -> None:
         async with command.open_mailbox(access) as box:
             message = await fetch_message(box, options.folder, uid)
             if options.json:
@@ -154,7 +161,6 @@ def read_message(uid: opt.Uid, /, *, command: CommandParameter, options: _ReadOp
             if options.mark_read:
                 async with show_progress("marking it as read"):
                     await box.mark_messages_as_read_by_uids(options.folder, [uid])
-        return ExitStatus.DONE
 
     return read()
 
@@ -238,7 +244,7 @@ def _describe_errors(command: Command, options: InboxOptions, uids_label: str) -
     command.advice = {ds.BadRequestError: CHECK_THE_MESSAGES}
 
 
-async def _list_messages(command: Command, access: MailboxAccess, options: InboxListOptions) -> int:
+async def _list_messages(command: Command, access: MailboxAccess, options: InboxListOptions) -> None:
     async with command.open_mailbox(access) as box, show_progress("reading the folder"):
         if options.all_folders:
             newest, more = await _find_newest(box, await list_folders(box), options)
@@ -256,7 +262,6 @@ async def _list_messages(command: Command, access: MailboxAccess, options: Inbox
         _show_list(newest, options)
     if more:
         echo_err(f"{more} more. To see them, give --limit {options.limit + more} or --all.")
-    return ExitStatus.DONE
 
 
 def _show_list(messages: Sequence[ds.MessageDetail], options: InboxListOptions) -> None:
@@ -345,7 +350,7 @@ async def fetch_message(box: ds.Mailbox, folder: str, uid: int) -> ds.MessageDet
     async with show_progress("fetching the message"), explain_missing_folder(box, folder):
         messages = await box.get_messages_by_uids(folder, [uid])
     if not messages:
-        raise ItemNotFoundError(explain_missing_messages(folder, [uid]))
+        raise ItemNotFoundError(explain_missing_messages(folder, [uid], [uid]))
     return messages[0]
 
 
@@ -410,7 +415,11 @@ async def _save_files(command: Command, access: MailboxAccess, uids: Sequence[in
                 bar.advance()
     finally:  # report saved files also after an error
         if saved or options.json:
-            is_shown = show_effect(show, f"{format_count(len(saved), 'file')} saved into the folder of --into")
+            try:
+                show_effect(show, f"{format_count(len(saved), 'file')} saved into the folder of --into")
+            except NotDoneError as error:  # another error may have ended the command
+                is_shown = False
+                echo_err(str(error))
         skipped = f"{format_count(saver.existing, 'existing file')} skipped"
         if saver.different:
             echo_err(
@@ -419,11 +428,8 @@ async def _save_files(command: Command, access: MailboxAccess, uids: Sequence[in
             )
         elif saver.existing:
             echo_err(f"{skipped}, with the same content.")
-    if len(missing) == len(uids):
-        raise ItemNotFoundError(explain_missing_messages(options.folder, missing))
     if missing:
-        echo_err(describe_missing(missing, uids, options.folder))
-        return ExitStatus.NOT_FOUND
+        raise ItemNotFoundError(explain_missing_messages(options.folder, missing, uids))
     if not is_shown or saver.different:
         return ExitStatus.FAILED
     if not saved and not saver.existing:
@@ -484,25 +490,15 @@ def _find_similar_folder(typed: str, folders: Mapping[str, str]) -> str | None:
     return next(iter(ends + [short_names[each] for each in find_similar(typed, short_names)]), None)
 
 
-def explain_missing_messages(folder: str, missing: Sequence[int]) -> str:
-    """Return the sentences about a command of which no message exists. missing: their numbers."""
-    what = "this number" if len(missing) == 1 else "these numbers"
-    return (
-        f"{folder if is_verbose() else 'The folder'} has no message with {with_value(what, _list_uids(missing))}. "
-        f"Run {make_list_command(folder)} to see the numbers."
-    )
-
-
-def describe_missing(missing: Sequence[int], uids: Sequence[int], folder: str) -> str:
-    """Return the sentence about the messages that do not exist (`missing`), of all requested ones (`uids`)."""
-    return (
-        f"{len(missing)} of {len(uids)} messages do not exist ({_list_uids(missing)}). "
-        f"Run {make_list_command(folder)} to see the numbers."
-    )
-
-
-def _list_uids(uids: Sequence[int]) -> str:
-    return ", ".join(map(str, uids[:_MAX_LISTED_UIDS])) + (", …" if len(uids) > _MAX_LISTED_UIDS else "")
+def explain_missing_messages(folder: str, missing: Sequence[int], uids: Sequence[int]) -> str:
+    """Return the sentences about the messages that do not exist (`missing`), of all requested ones (`uids`)."""
+    listed = ", ".join(map(str, missing[:_MAX_LISTED_UIDS])) + (", …" if len(missing) > _MAX_LISTED_UIDS else "")
+    if len(missing) == len(uids):
+        what = with_value("this number" if len(missing) == 1 else "these numbers", listed)
+        problem = f"{folder if is_verbose() else 'The folder'} has no message with {what}"
+    else:
+        problem = f"{len(missing)} of {len(uids)} messages do not exist ({listed})"
+    return f"{problem}. Run {make_list_command(folder)} to see the numbers."
 
 
 def make_list_command(folder: str) -> str:

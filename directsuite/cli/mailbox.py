@@ -27,7 +27,7 @@ from directsuite.cli.output import (
     show_progress,
     show_table,
 )
-from directsuite.cli.process import ExitStatus, echo_err, echo_err_line, is_verbose
+from directsuite.cli.process import echo_err, echo_err_line, is_verbose
 from directsuite.cli.send import (
     HINT_CHECK_SENT_FOLDER,
     TextOptions,
@@ -123,7 +123,7 @@ def show_folders(*, command: CommandParameter, options: MailboxOptions = Mailbox
     command.option_names = _OPTION_NAMES
     access = get_mailbox_access(options.mailbox, options.password_file)
 
-    async def list_folders() -> int:
+    async def list_folders() -> None:
         async with command.open_mailbox(access) as box, show_progress("reading the folders"):
             counts = [
                 (name, await box.get_message_count(name), await box.get_unread_message_count(name))
@@ -134,7 +134,6 @@ def show_folders(*, command: CommandParameter, options: MailboxOptions = Mailbox
             show_json([dict(zip(titles, each, strict=True)) for each in counts])
         else:
             show_table(titles, counts, right=("messages", "unread"), no_wrap=("folder",))
-        return ExitStatus.DONE
 
     return list_folders()
 
@@ -248,7 +247,7 @@ def reply(uid: Uid, /, *, command: CommandParameter, options: _ReplyOptions = _R
     access = get_mailbox_access(options.mailbox, options.password_file)
     body, attachments = read_body(options), make_attachments(options)
 
-    async def send_reply() -> int:
+    async def send_reply() -> None:
         async with command.open_mailbox(access) as box:
             original = await inbox.fetch_message(box, options.folder, uid)
             recipients = _select_recipients(original, access.address, to_all=options.to_all)
@@ -259,7 +258,8 @@ def reply(uid: Uid, /, *, command: CommandParameter, options: _ReplyOptions = _R
             hidden = _HIDDEN_RECIPIENT_WARNING if is_hidden else ""
             if options.dry_run:
                 report, as_json = f"{hidden}{_DRY_RUN_REPORT}", options.json
-                return await show_dry_run(reply_message, access.address, options.key, as_json=as_json, report=report)
+                await show_dry_run(reply_message, access.address, options.key, as_json=as_json, report=report)
+                return
             if recipients[1:] and not options.yes:
                 await confirm(
                     f"{hidden}The reply will be sent to {description}.",
@@ -270,12 +270,10 @@ def reply(uid: Uid, /, *, command: CommandParameter, options: _ReplyOptions = _R
 
         to = [{"email": each.email, "type": each.type} for each in recipients]
         document = {"sent": True, "sent_before": is_sent_before, "recipients": to}
-        if not show_change(document, "The reply was sent", as_json=options.json, smtp_id=smtp_id):
-            return ExitStatus.FAILED
+        show_change(document, "The reply was sent", as_json=options.json, smtp_id=smtp_id)
         has_hint = options.key is not None and smtp_id and not options.json
         hint = f" {make_status_hint(access.address, options.key, smtp_id)}" if has_hint else ""
         echo_err(f"The reply was sent{' before with this --key' if is_sent_before else ''} to {description}.{hint}")
-        return ExitStatus.DONE
 
     return send_reply()
 
@@ -303,13 +301,13 @@ def _change_messages(
     command.advice = {ds.BadRequestError: inbox.CHECK_THE_MESSAGES}
     access, uids = get_mailbox_access(options.mailbox, options.password_file), list(dict.fromkeys(uids))
 
-    async def run_change() -> int:
+    async def run_change() -> None:
         async with command.open_mailbox(access) as box:
             async with show_progress("reading the folder"), inbox.explain_missing_folder(box, options.folder):
                 listed = set(await box.get_uids(options.folder))
             existing_uids = [uid for uid in uids if uid in listed]
             if not existing_uids:
-                raise ItemNotFoundError(inbox.explain_missing_messages(options.folder, uids))
+                raise ItemNotFoundError(inbox.explain_missing_messages(options.folder, uids, uids))
             if check is not None:
                 await check(box, existing_uids)
             async with show_progress("working"), contextlib.AsyncExitStack() as stack:
@@ -320,13 +318,11 @@ def _change_messages(
         missing = [uid for uid in uids if uid not in listed]
         smtp_id = result.smtp_id if isinstance(result, ds.SendMessageResponse) else None
         document = {"uids": existing_uids, "missing": missing}
-        if not show_change(document, f"{count} {done}", as_json=options.json, smtp_id=smtp_id):
-            return ExitStatus.FAILED
+        show_change(document, f"{count} {done}", as_json=options.json, smtp_id=smtp_id)
         renumbered = " Messages get new numbers in the destination folder, which {} shows."
         echo_err(f"{count} {done}.{renumbered.format(inbox.make_list_command(new_folder)) if new_folder else ''}")
         if missing:
-            echo_err(inbox.describe_missing(missing, uids, options.folder))
-        return ExitStatus.NOT_FOUND if missing else ExitStatus.DONE
+            raise ItemNotFoundError(inbox.explain_missing_messages(options.folder, missing, uids))
 
     return run_change()
 
@@ -510,7 +506,7 @@ def _change_folders(
     command.advice = {ds.BadRequestError: advice, ds.ServiceError: advice}
     access = get_mailbox_access(options.mailbox, options.password_file)
 
-    async def run_change() -> int:
+    async def run_change() -> None:
         async with command.open_mailbox(access) as box, contextlib.AsyncExitStack() as stack:
             if new_folder:
                 await stack.enter_async_context(_explain_existing_folder(box, new_folder))
@@ -520,10 +516,8 @@ def _change_folders(
                 await check(box)
             async with show_progress("working"):
                 await change(box)
-        if not show_change(document, done, as_json=options.json):
-            return ExitStatus.FAILED
+        show_change(document, done, as_json=options.json)
         echo_err(f"{done}.")
-        return ExitStatus.DONE
 
     return run_change()
 

@@ -34,7 +34,8 @@ from rich.progress import (
 from rich.text import Text
 
 import directsuite as ds
-from directsuite.cli.process import discard_stdout, echo_err, make_printable, show_line
+from directsuite.cli.errors import NotDoneError
+from directsuite.cli.process import discard_stdout, make_printable, show_line
 from directsuite.core.files import explain_os_error
 
 Unit = Literal["bytes", "pieces", "waiting"]
@@ -50,23 +51,23 @@ def show_json(document: object, *, indent: int | None = 2) -> None:
     sys.stdout.write(f"{json.dumps(document, indent=indent, default=_to_json_value)}\n")
 
 
-def show_effect(show: Callable[[], None], done: str) -> bool:
-    """Call `show` to print the result of a change. Return True, or False with a report if stdout can't be written.
+def show_effect(show: Callable[[], None], done: str) -> None:
+    """Call `show` to print the result of a change. Raises NotDoneError if stdout can't be written.
 
-    done: the change in words, for stderr.
+    done: the change in words, for the error.
     """
     try:
         show()
         sys.stdout.flush()
     except OSError as error:
         discard_stdout()
-        echo_err(f"{done}, but stdout can't be written ({explain_os_error(error)}). Don't repeat the command.")
-        return False
-    return True
+        raise NotDoneError(
+            f"{done}, but stdout can't be written ({explain_os_error(error)}). Don't repeat the command."
+        ) from None
 
 
-def show_change(document: Mapping[str, object], done: str, *, as_json: bool, smtp_id: str | None = None) -> bool:
-    """Print as JSON the document, or as text the SMTP id. Return as `show_effect`.
+def show_change(document: Mapping[str, object], done: str, *, as_json: bool, smtp_id: str | None = None) -> None:
+    """Print as JSON the document, or as text the SMTP id. Raises NotDoneError as `show_effect`.
 
     smtp_id: that of the sent message, empty if the service returned none; None if no message was sent.
     """
@@ -77,7 +78,7 @@ def show_change(document: Mapping[str, object], done: str, *, as_json: bool, smt
         elif smtp_id:
             show_line(smtp_id)
 
-    return show_effect(show, f"{done}{f' as {smtp_id}' if smtp_id else ''}")
+    show_effect(show, f"{done}{f' as {smtp_id}' if smtp_id else ''}")
 
 
 def model_to_dict(model: object) -> dict[str, Any]:

@@ -19,9 +19,9 @@ import directsuite as ds
 from directsuite.cli import options as opt
 from directsuite.cli.command import Command, CommandParameter, Work, confirm
 from directsuite.cli.credentials import load_settings, read_login, read_private_document, read_private_passwords
-from directsuite.cli.errors import ItemNotFoundError, UsageError, with_value
+from directsuite.cli.errors import ItemNotFoundError, NotDoneError, UsageError, with_value
 from directsuite.cli.output import format_count, model_to_dict, show_effect, show_json, show_progress, show_table
-from directsuite.cli.process import ExitStatus, echo_err, show_line
+from directsuite.cli.process import echo_err, show_line
 from directsuite.core.similar import find_similar
 from directsuite.registration import operations
 
@@ -177,11 +177,10 @@ def set_passwords(file: _PasswordsFile, /, *, command: CommandParameter, options
         raise UsageError(f'{label} lacks a username or a password. Expected lines such as "ada" = "…".')
     suite = _make_suite(command, options)
 
-    async def set_all() -> int:
+    async def set_all() -> None:
         async with _open_registration(suite, options.domain) as service, show_progress("setting passwords"):
             await service.set_patients_passwords(options.domain, [ds.UserPassword(*each) for each in passwords.items()])
         echo_err(f"Passwords were set for {format_count(len(passwords), 'patient')}.")
-        return ExitStatus.DONE
 
     return set_all()
 
@@ -246,7 +245,7 @@ async def _find_users(
 
 async def _find_patient(
     suite: ds.DirectSuite, person_or_username: ds.IDProofedIndividual | str, options: _FindOptions
-) -> int:
+) -> None:
     async with _open_registration(suite, options.domain) as service, show_progress("searching"):
         users = await _find_users(service, person_or_username, options.domain)
     if not users:
@@ -258,10 +257,9 @@ async def _find_patient(
         show_json([_user_to_dict(user, options.domain) for user in users])
     else:
         _show_user_table(users, options.domain)
-    return ExitStatus.DONE
 
 
-async def _add_patient(suite: ds.DirectSuite, individual: ds.IDProofedIndividualRESTful, options: _AddOptions) -> int:
+async def _add_patient(suite: ds.DirectSuite, individual: ds.IDProofedIndividualRESTful, options: _AddOptions) -> None:
     if not options.yes:
         condition = "" if options.another else ", unless the person already has an address there"
         await confirm(
@@ -275,11 +273,10 @@ async def _add_patient(suite: ds.DirectSuite, individual: ds.IDProofedIndividual
                 users = await _find_users(service, individual, options.domain)
             if users:
                 _show_users(users, options)
-                echo_err(
+                raise NotDoneError(
                     "This person already has an address in this domain. Nothing was provisioned or debited: use that "
                     "address. To provision another one, give --another and a different direct_username."
                 )
-                return ExitStatus.FAILED
         try:
             async with show_progress("provisioning"):
                 response = await service.provision_id_proofed_patient(options.domain, individual)
@@ -300,8 +297,7 @@ async def _add_patient(suite: ds.DirectSuite, individual: ds.IDProofedIndividual
         show_line()
         show_table(("", "payment"), _build_payment_rows(payment))
 
-    is_shown = show_effect(show, "The patient was provisioned and the account debited")
-    return ExitStatus.DONE if is_shown else ExitStatus.FAILED
+    show_effect(show, "The patient was provisioned and the account debited")
 
 
 def _report_search(event: ds.Event) -> None:

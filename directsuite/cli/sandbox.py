@@ -32,10 +32,9 @@ import directsuite as ds
 from directsuite.cli import options as opt
 from directsuite.cli.command import handle_signals, log_to_stderr
 from directsuite.cli.credentials import decode_input, read_input, validate_address
-from directsuite.cli.errors import ItemNotFoundError, UsageError, with_value
+from directsuite.cli.errors import ItemNotFoundError, NotDoneError, UsageError, with_value
 from directsuite.cli.output import format_count, format_time, show_effect, show_json, show_table
 from directsuite.cli.process import (
-    ExitStatus,
     MissingExtraError,
     echo_err,
     ignore_stdout_errors,
@@ -209,7 +208,7 @@ async def _open_control(options: ControlOptions) -> AsyncGenerator[Control]:
 
 
 @app.default
-def run_sandbox(*, options: SandboxOptions = SandboxOptions()) -> int:
+def run_sandbox(*, options: SandboxOptions = SandboxOptions()) -> None:
     """Run the four services on this machine, with sample content.
 
     The sandbox prints each call, and runs until Ctrl-C. The commands below control a running sandbox.
@@ -227,9 +226,7 @@ def run_sandbox(*, options: SandboxOptions = SandboxOptions()) -> int:
     try:
         asyncio.run(serve(options))
     except CannotStartError as error:
-        echo_err(f"The sandbox cannot start: {error}.")
-        return ExitStatus.FAILED
-    return ExitStatus.DONE  # also after SIGINT and SIGTERM
+        raise NotDoneError(f"The sandbox cannot start: {error}.") from None
 
 
 async def serve(options: SandboxOptions) -> None:
@@ -350,13 +347,12 @@ def format_exports(environment: Mapping[str, str]) -> list[str]:
 
 
 @opt.register(app, "env", "", "--at http://127.0.0.1:8025")
-async def show_environment(*, options: ControlOptions = ControlOptions()) -> int:
+async def show_environment(*, options: ControlOptions = ControlOptions()) -> None:
     """Print the variables that a client needs, for a shell: eval "$(directsuite sandbox env)"."""
     async with _open_control(options) as control:
         environment = await control.environment() | {"DIRECTSUITE_SANDBOX": options.at}
     for line in format_exports(environment):
         show_line(line)
-    return ExitStatus.DONE
 
 
 @opt.register(app, "account", "carol@direct.example.test", "dan@direct.example.test")
@@ -365,13 +361,12 @@ async def add_account(
     /,
     *,
     options: ControlOptions = ControlOptions(),
-) -> int:
+) -> None:
     """Add a mailbox with the password `sandbox`."""
     validate_address(address, "ADDRESS")
     async with _open_control(options) as control:
         await control.add_account(address, MAILBOX_LOGIN)
     echo_err(f"The mailbox was added. Its password is {MAILBOX_LOGIN}.")
-    return ExitStatus.DONE
 
 
 @opt.register(app, "individual", "Ada Byron 4321 1980-12-10", "Alan Sample 8642 1970-01-31")
@@ -383,36 +378,34 @@ async def add_individual(
     /,
     *,
     options: ControlOptions = ControlOptions(),
-) -> int:
+) -> None:
     """Add an identity-proofed individual, whom `directsuite patient add` can provision."""
     async with _open_control(options) as control:
         number = await control.add_individual(first_name, last_name, ssn4, dob)
-    return _show_key(str(number), "individual", "id")
+    _show_key(str(number), "individual", "id")
 
 
 @opt.register(app, "fax", "15550100100 --status waiting", "15550100100 --handle HANDLE --status complete")
 async def add_or_update_fax(
     number: Annotated[str, Parameter(help="The fax number.")], /, *, options: _FaxOptions = _FaxOptions()
-) -> int:
+) -> None:
     """Add a fax, or change the status of one."""
     async with _open_control(options) as control:
         if options.handle is not None:
             await control.set_fax_status(options.handle, options.status)
             echo_err(f"The status of the fax is now {options.status}.")
-            return ExitStatus.DONE
+            return
         handle = await control.add_fax(number, status=options.status, description=options.description)
-    return _show_key(handle, "fax", "handle")
+    _show_key(handle, "fax", "handle")
 
 
-def _show_key(key: str, kind: str, key_name: str) -> ExitStatus:
-    if not show_effect(lambda: show_line(key), f"The {kind} was added with the {key_name} {key}"):
-        return ExitStatus.FAILED
+def _show_key(key: str, kind: str, key_name: str) -> None:
+    show_effect(lambda: show_line(key), f"The {kind} was added with the {key_name} {key}")
     echo_err(f"The {kind} was added. Its {key_name} is on standard output.")
-    return ExitStatus.DONE
 
 
 @opt.register(app, "clock", "", "--advance 10m")
-async def show_or_set_clock(*, options: _ClockOptions = _ClockOptions()) -> int:
+async def show_or_set_clock(*, options: _ClockOptions = _ClockOptions()) -> None:
     """Show or change the sandbox's time, which sessions, tokens and deliveries follow."""
     async with _open_control(options) as control:
         clock = control.clock
@@ -423,14 +416,13 @@ async def show_or_set_clock(*, options: _ClockOptions = _ClockOptions()) -> int:
         else:
             change = clock.freeze if options.freeze else clock.resume if options.resume else clock.now
             now = await change()
-    is_shown = show_effect(lambda: show_line(format_time(now)), f"The time of the sandbox is {format_time(now)}")
-    return ExitStatus.DONE if is_shown else ExitStatus.FAILED
+    show_effect(lambda: show_line(format_time(now)), f"The time of the sandbox is {format_time(now)}")
 
 
 @opt.register(app, "fault", "Send reset_after", "'*' status --status 503 --times 3", "--clear")
 async def manage_faults(
     operation: str | None = None, kind: str | None = None, /, *, options: _FaultOptions = _FaultOptions()
-) -> int:
+) -> None:
     """Make an operation fail, and list the faults.
 
     Parameters
@@ -470,7 +462,6 @@ async def manage_faults(
         show_table(("id", "operation", "fault", "applied", "still"), rows, right=("id", "applied"))
     elif not options.clear:
         echo_err("There are no faults.")
-    return ExitStatus.DONE
 
 
 app["fault"].usage = "directsuite sandbox fault [OPTIONS] [OPERATION KIND]"
@@ -490,7 +481,7 @@ def _parse_body(text: str) -> object:
 
 
 @opt.register(app, "ledger", "", "Send --json")
-async def show_ledger(operation: str | None = None, /, *, options: _LedgerOptions = _LedgerOptions()) -> int:
+async def show_ledger(operation: str | None = None, /, *, options: _LedgerOptions = _LedgerOptions()) -> None:
     """List the effects of calls: messages sent, documents signed, patients provisioned.
 
     Parameters
@@ -509,16 +500,14 @@ async def show_ledger(operation: str | None = None, /, *, options: _LedgerOption
         show_table(("at", "operation", "item"), rows, no_wrap=("item",))
     else:
         echo_err("There are no effects.")
-    return ExitStatus.DONE
 
 
 app["ledger"].usage = "directsuite sandbox ledger [OPTIONS] [OPERATION]"
 
 
 @opt.register(app, "reset", "", "--at http://127.0.0.1:8025")
-async def reset_sandbox(*, options: ControlOptions = ControlOptions()) -> int:
+async def reset_sandbox(*, options: ControlOptions = ControlOptions()) -> None:
     """Restore the initial content."""
     async with _open_control(options) as control:
         await control.reset()
     echo_err("The sandbox was reset to its initial state.")
-    return ExitStatus.DONE

@@ -24,22 +24,11 @@ from cyclopts.validators import mutually_exclusive
 
 import directsuite as ds
 from directsuite.cli import credentials
+from directsuite.cli import options as opt
 from directsuite.cli.command import Command, CommandParameter, Work
 from directsuite.cli.errors import UsageError, validate_text, with_value
-from directsuite.cli.options import (
-    Addresses,
-    CommonOptions,
-    Flag,
-    Json,
-    PasswordFile,
-    Repeatable,
-    convert_path,
-    integer_parameter,
-    make_app,
-    record,
-)
 from directsuite.cli.output import format_size, show_change, show_json, show_progress, show_table
-from directsuite.cli.process import ExitStatus, echo_err, is_verbose
+from directsuite.cli.process import echo_err, is_verbose
 from directsuite.config_file import Configuration
 from directsuite.core.files import explain_os_error
 from directsuite.messaging import arguments
@@ -48,7 +37,7 @@ from directsuite.messaging.send_once import make_request_id
 if TYPE_CHECKING:
     from directsuite.jobs.delivery.journal import DeliveryJournal, SendRecord
 
-app = make_app(
+app = opt.make_app(
     "send",
     "--to bob@direct.example.test --subject Hello --body 'Hi Bob'",
     "--to bob@direct.example.test --body-file letter.txt --dry-run",
@@ -59,48 +48,48 @@ app = make_app(
 _BODY_GROUP = Group("Text", sort_key=1, validator=mutually_exclusive)
 
 
-@record
+@opt.record
 class TextOptions:
     """Common options of `send` and `inbox reply`."""
 
     body: Annotated[str | None, Parameter(group=_BODY_GROUP)] = None
     """The text. Other users of this machine can see it while the command runs, but not a --body-file."""
     body_file: Annotated[
-        Path | None, Parameter(group=_BODY_GROUP, allow_leading_hyphen=True, converter=convert_path)
+        Path | None, Parameter(group=_BODY_GROUP, allow_leading_hyphen=True, converter=opt.convert_path)
     ] = None
     """A UTF-8 file with the text; - for stdin."""
-    html: Annotated[bool, Flag] = False
+    html: Annotated[bool, opt.Flag] = False
     """The text is HTML."""
-    attach: Annotated[tuple[Path, ...], Repeatable, Parameter(converter=convert_path)] = ()
+    attach: Annotated[tuple[Path, ...], opt.Repeatable, Parameter(converter=opt.convert_path)] = ()
     """A file to attach, of any size. Can be repeated."""
     key: str | None = None
     """A unique name for this message. If you repeat the command with it, the message is still sent only once.
     `directsuite status --key` shows its delivery.
     """
-    dry_run: Annotated[bool, Flag] = False
+    dry_run: Annotated[bool, opt.Flag] = False
     """Show what would be sent, and send nothing."""
 
 
-@record
-class _SendOptions(CommonOptions, TextOptions):
+@opt.record
+class _SendOptions(opt.CommonOptions, TextOptions):
     mailbox: Annotated[str | None, Parameter(name=("--mailbox", "--from"), show_default=False)] = None
     """The Direct address of the sending mailbox. The default is DIRECTSUITE_MAILBOX."""
-    to: Addresses = ()
+    to: opt.Addresses = ()
     """A recipient's Direct address, or `Name <address>`, of which the name is not sent. Separate several by commas, or
     repeat the option.
     """
-    cc: Addresses = ()
+    cc: opt.Addresses = ()
     """A recipient of a copy, in the format of --to."""
-    bcc: Addresses = ()
+    bcc: opt.Addresses = ()
     """A recipient of a copy whom the other recipients don't see, in the format of --to."""
     subject: str | None = None
     """The subject. Other users of this machine can see it while the command runs."""
-    max_attempts: Annotated[int | None, integer_parameter(gte=1)] = None
+    max_attempts: Annotated[int | None, opt.integer_parameter(gte=1)] = None
     """The maximum number of attempts, including the first: 1 means that the message is not sent again after an error.
     The default is retry_attempts in the settings file.
     """
-    password_file: PasswordFile = None
-    json: Json = False
+    password_file: opt.PasswordFile = None
+    json: opt.Json = False
 
 
 _STATE_VAR = "DIRECTSUITE_STATE"
@@ -159,7 +148,7 @@ def send(*, command: CommandParameter, options: _SendOptions = _SendOptions()) -
     return _send_message(command, access, message, options)
 
 
-async def show_dry_run(message: ds.Message, sender: str, key: str | None, *, as_json: bool, report: str) -> int:
+async def show_dry_run(message: ds.Message, sender: str, key: str | None, *, as_json: bool, report: str) -> None:
     """Show a message that would be sent, and whether it was sent before with its key. report: the last line on stderr.
 
     Raises UsageError if the key belongs to a different message.
@@ -198,26 +187,23 @@ async def show_dry_run(message: ds.Message, sender: str, key: str | None, *, as_
             "An earlier command may have sent the message. It would be sent only if a search proves that it was not."
         )
     echo_err(report)
-    return ExitStatus.DONE
 
 
 async def _send_message(
     command: Command, access: credentials.MailboxAccess, message: ds.Message, options: _SendOptions
-) -> int:
+) -> None:
     retry = None if options.max_attempts is None else ds.RetryPolicy(attempts=options.max_attempts)
     async with command.open_mailbox(access) as box:
         box = box.with_options(retry=retry)
         is_sent_before, smtp_id = await send_with_key(command, box, access, message, options.key)
 
     document = {"sent": True, "sent_before": is_sent_before}
-    if not show_change(document, "The message was sent", as_json=options.json, smtp_id=smtp_id):
-        return ExitStatus.FAILED
+    show_change(document, "The message was sent", as_json=options.json, smtp_id=smtp_id)
     result = "The message was sent before with this --key" if is_sent_before else "The message was sent"
     if not smtp_id:
         echo_err(f"{result}. Its status is not available, because the service returned no SMTP id.")
     elif not options.json:
         echo_err(f"{result}. {make_status_hint(access.address, options.key, smtp_id)}")
-    return ExitStatus.DONE
 
 
 def make_status_hint(sender: str, key: str | None, smtp_id: str) -> str:

@@ -149,15 +149,15 @@ async def show_status(*, options: _SyncStatusOptions = _SyncStatusOptions()) -> 
 
 
 @opt.register(app, "audit", "", "--mailbox alice@direct.example.test")
-async def audit(*, options: StoreOptions = StoreOptions()) -> int:
+async def audit(*, options: StoreOptions = StoreOptions()) -> None:
     """Ask the running worker, or the next one, to compare all messages with the server."""
-    return await _leave_request(OperatorRequest.AUDIT, options)
+    await _leave_request(OperatorRequest.AUDIT, options)
 
 
 @opt.register(app, "retry", "", "--mailbox alice@direct.example.test")
-async def retry(*, options: StoreOptions = StoreOptions()) -> int:
+async def retry(*, options: StoreOptions = StoreOptions()) -> None:
     """Ask the running worker, or the next one, to retry quarantined messages and failing mailboxes."""
-    return await _leave_request(OperatorRequest.RETRY, options)
+    await _leave_request(OperatorRequest.RETRY, options)
 
 
 async def _show_quarantined(options: _SyncStatusOptions) -> int:
@@ -212,7 +212,7 @@ async def _open_store(options: StoreOptions) -> AsyncGenerator[Store]:
                 yield store
 
 
-async def _leave_request(request: OperatorRequest, options: StoreOptions) -> int:
+async def _leave_request(request: OperatorRequest, options: StoreOptions) -> None:
     async with _open_store(options) as store:
         _validate_mailboxes(options.mailbox, (each.name for each in await store.status()))
         requested_mailboxes = await store.request(request, options.mailbox)
@@ -220,7 +220,6 @@ async def _leave_request(request: OperatorRequest, options: StoreOptions) -> int
             await (await _open_fleet_table(store)).reschedule_now(requested_mailboxes)
     count = format_count(len(requested_mailboxes), "mailbox", "mailboxes")
     show_line(f"Requested for {count}: the running worker or the next one {_REQUEST_TEXTS[request]}.")
-    return ExitStatus.DONE
 
 
 async def _open_fleet_table(store: Store) -> FleetTable:

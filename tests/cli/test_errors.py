@@ -11,7 +11,7 @@ import pytest
 
 from directsuite import errors
 from directsuite.cli import main
-from directsuite.cli.errors import FileError, ItemNotFoundError, UsageError, exit_for_error, explain_file_errors
+from directsuite.cli.errors import ItemNotFoundError, NotDoneError, UsageError, exit_for_error, explain_file_errors
 from directsuite.cli.process import ExitStatus
 from directsuite.core.outcome import find_service_error
 from directsuite.signing.operations import GET_DOC
@@ -149,7 +149,7 @@ def test_option_and_path_are_named_instead_of_a_temporary_file(
     if is_response_lost:
         error, cause = made(errors.OutcomeUnknownError), error
         error.__cause__ = cause
-    with pytest.raises(FileError) as caught, explain_file_errors("--into", Path("out")):
+    with pytest.raises(NotDoneError) as caught, explain_file_errors("--into", Path("out")):
         raise error
     status, told = exit_for_error(caught.value)
     assert (status, told.startswith(sentence), ".tmp" in told) == (1, True, False)

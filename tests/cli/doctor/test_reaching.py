@@ -249,8 +249,12 @@ async def test_proxy_that_asks_for_a_password_or_is_not_there_is_reported(cli: D
     text = f"{start}(the proxy rejected the connection, HTTP 407): check the setting proxy."
     told.expect("messaging", "connection", "failed", text)
     cli.set_env("DIRECTSUITE_FAX_URL", "https://fax.example.org")
-    told = await cli.run_json()
+    with socket.socket() as bound:  # and not listening; a port that is only closed may be given to another program
+        bound.bind(("127.0.0.1", 0))
+        proxy = f"http://127.0.0.1:{bound.getsockname()[1]}"
+        (cli.folder / "suite.toml").write_text(f'proxy = "{proxy}"\nmessage_url = "https://mail.example.org"\n')
+        told = await cli.run_json()
+        table = (await cli.run()).out
     told.expect("messaging", "connection", "failed", f"{start}(the proxy cannot be reached): check the setting proxy.")
     assert told.status == 1
-    table = (await cli.run()).out
     assert (table.count("check the setting proxy."), table.count("See fax: the text is the same.")) == (1, 1)
