@@ -52,7 +52,7 @@ def format_page(results: Results, pictures: Iterable[str] = ()) -> str:
     paused = [*embedded, *(each for each in measured if each.row.pauses)]
     targets = [
         (each.row, figure, spread)
-        for each in measured
+        for each in (*measured, *embedded)
         for figure, spread in each.compute_figures().items()
         if figure.bound is not None
     ]
