@@ -1,7 +1,7 @@
 """`python -m benchmarks calls`: the CPU of a small call, compared with bare aiohttp in several ways.
 
-The ways: each given Python, the event loops of asyncio and uvloop, 1 and 64 callers, and both clients in one process or
-each in its own. Their memory allocator has another state in each case.
+The ways: the event loops of asyncio and uvloop, 1 and 64 callers, and both clients in one process or each in its own.
+Their memory allocator has another state in each case.
 """
 
 from __future__ import annotations
@@ -9,10 +9,9 @@ from __future__ import annotations
 import argparse
 import asyncio
 import itertools
-import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import uvloop
 
@@ -20,13 +19,11 @@ from benchmarks.gauges import measure_cpu
 from benchmarks.peers import get_client
 from benchmarks.processes import (
     CLIENTS_CORE,
-    RESULTS,
     Figures,
     compute_spread,
     format_machine,
     pin_to_core,
-    print_figures,
-    run_work,
+    run_in_process,
     write_page,
 )
 from benchmarks.rows.works import WorkTask, small_calls
@@ -35,63 +32,60 @@ from benchmarks.server import make_scenario_url, run_server
 CLIENTS = ("ours", "bare")
 LOOPS = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
 CALLERS = (1, 64)
-_BOUND = 1.1
+_BOUND = 1.05
 
 
-async def measure_clients(_loop: str, url: str, callers: str, rounds: str, calls: str, *names: str) -> Figures:
+async def measure_clients(url: str, callers: int, rounds: int, calls: int, names: Sequence[str]) -> Figures:
     """Return the median CPU of a call in µs for each client. They take turns in this process."""
-    few, many = ({"calls": int(count), "callers": int(callers)} for count in (callers, calls))
     taken: dict[str, list[float]] = {name: [] for name in names}
-    for number in range(int(rounds) + 1):  # the first one imports what a call needs
+    for number in range(rounds + 1):  # the first one imports what a call needs
         for name in names if number % 2 else reversed(names):
             async with get_client(name)(url, connections=64) as client:
-                await small_calls(client, WorkTask(role=name, options=few, folder=Path()))()  # opens the connections
-                turn = small_calls(client, WorkTask(role=name, options=many, folder=Path()))
-                taken[name].append(await measure_cpu(turn) / int(calls) * 1e6)
+                opening, turn = (
+                    small_calls(
+                        client, WorkTask(role=name, options={"calls": count, "callers": callers}, folder=Path())
+                    )
+                    for count in (callers, calls)
+                )
+                await opening()  # opens the connections
+                taken[name].append(await measure_cpu(turn) / calls * 1e6)
     return {name: compute_spread(values[1:]).median for name, values in taken.items()}
 
 
-def measure_way(url: str, python: str, loop: str, callers: int, rounds: int, calls: int) -> str:
-    """Return a row of the table: one Python, event loop and number of callers."""
+def _measure_in_loop(loop: str, *arguments: Any) -> Figures:
+    pin_to_core(CLIENTS_CORE)
+    with asyncio.Runner(loop_factory=LOOPS[loop]) as runner:
+        return runner.run(measure_clients(*arguments))
+
+
+def measure_way(url: str, loop: str, callers: int, rounds: int, calls: int) -> str:
+    """Return a row of the table: one event loop and number of callers."""
 
     def run(*names: str) -> Figures:
-        arguments = map(str, (loop, url, callers, rounds, calls, *names))
-        return run_work("benchmarks.calls", "measure_clients", *arguments, python=python)
+        return run_in_process(_measure_in_loop, loop, url, callers, rounds, calls, names)
 
     repeats = range(3 if rounds > 1 else 1)
     together = [run(*CLIENTS) for _ in repeats]
     alone = [{name: run(name)[name] for name in CLIENTS} for _ in repeats]
     ratios = [compute_spread([each["ours"] / each["bare"] for each in way]) for way in (together, alone)]
-    version = subprocess.check_output((python, "-V"), text=True).split()[1]  # noqa: S603
-    print(row := f"| {version} | {loop} | {callers} | {ratios[0]} | {ratios[1]} |")
+    print(row := f"| {loop} | {callers} | {ratios[0]} | {ratios[1]} |")
     return row
 
 
-def write_calls(arguments: Sequence[str]) -> int:
+def write_calls(options: argparse.Namespace) -> int:
     """Measure all ways, and write the page."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks calls", description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--python", nargs="+", default=[sys.executable], help="interpreters with the extra dev")
-    parser.add_argument("--quick", action="store_true", help="few calls, as a test")
-    parser.add_argument("--out", type=Path, default=RESULTS, help="folder for calls.md")
-    chosen = parser.parse_args(arguments)
-    rounds, calls = (1, 64) if chosen.quick else (7, 1_920)
+    rounds, calls = (1, 64) if options.quick else (7, 1_920)
     with run_server() as server:
-        ways = itertools.product(chosen.python, LOOPS, CALLERS)
-        rows = [measure_way(make_scenario_url(server), *way, rounds, calls) for way in ways]
-    table = "\n".join(rows)
+        url = make_scenario_url(server)
+        rows = "\n".join(measure_way(url, *way, rounds, calls) for way in itertools.product(LOOPS, CALLERS))
     page = f"""# CPU of a small call ÷ bare aiohttp
 
 `python -m benchmarks calls`; the expected ratio is at most {_BOUND}. A figure is the median of the ratios, with the
 quartiles in brackets. Bare aiohttp has its default settings.
 
-| Python | event loop | callers | both in one process | each in its own |
-|---|---|---|---|---|
-{table}
+| event loop | callers | both in one process | each in its own |
+|---|---|---|---|
+{rows}
 
 {format_machine()}"""
-    return write_page("calls.md", page, chosen.out)
-
-
-if __name__ == "__main__":
-    pin_to_core(CLIENTS_CORE)
-    print_figures({"measure_clients": measure_clients}, LOOPS[sys.argv[2]])
+    return write_page("calls.md", page, options.out)

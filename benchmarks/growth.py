@@ -1,4 +1,4 @@
-"""`python -m benchmarks growth [NAME ...]`: the costs of synchronisation and of journals at growing sizes.
+"""`python -m benchmarks growth [--only NAME ...]`: the costs of synchronisation and of journals at growing sizes.
 
 Each size runs in a separate process. A slope is fitted to the logarithms of total cost and size: 1 if the cost is
 proportional to the size, 0 if it is constant. growth.md has the tables, growth.svg the curves.
@@ -6,10 +6,10 @@ proportional to the size, 0 if it is constant. growth.md has the tables, growth.
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import math
 import statistics
-import tempfile
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from pathlib import Path
 
@@ -19,9 +19,8 @@ import directsuite as ds
 from benchmarks.counts import Gauge
 from benchmarks.gauges import measure_cpu, read_resident_bytes
 from benchmarks.pictures import Panel, draw
-from benchmarks.processes import RESULTS, Figures, Works, format_machine, print_figures, run_work
+from benchmarks.processes import RESULTS, Figures, Work, format_machine, run_work_in_folder, write_page
 from benchmarks.server import make_scenario_url, run_server
-from benchmarks.sync import fleet
 from benchmarks.sync.canned import (
     CannedRemote,
     get_password,
@@ -31,6 +30,7 @@ from benchmarks.sync.canned import (
     run_all_rounds,
     use_canned_mailboxes,
 )
+from benchmarks.sync.fleet import FIGURES, run_fleet
 from directsuite.durable.database import Statement
 from directsuite.jobs.delivery import DeliveryJournal, DeliveryTracker
 from directsuite.jobs.signing import DocumentState, Pdf, SigningJob, SigningJournal, TargetFolder
@@ -46,61 +46,14 @@ _JOURNAL_BATCH_ROWS = 10_000
 class Growth:
     """A curve: its sizes, and the figures with their units."""
 
-    name: str
+    work: Work
     title: str
     sizes: Sequence[int]
     figures: Mapping[str, str]
 
 
-GROWTHS = (
-    Growth(
-        "mailboxes",
-        "Mailboxes in one process on SQLite, each with 3 messages",
-        (10, 100, 1_000, 10_000),
-        {
-            "idle": "CPU of a mailbox in a round without changes, ms",
-            "changing": "CPU of a mailbox in a round in which one of a hundred changed, ms",
-            "statements": "statements of a mailbox in a round in which one of a hundred changed",
-            "memory": "memory of a mailbox, KB",
-        },
-    ),
-    Growth(
-        "workers",
-        f"Workers of a fleet on PostgreSQL with {FLEET_MAILBOXES} mailboxes, due every {FLEET_INTERVAL:.0f} seconds",
-        (1, 2, 4),
-        {name: name for name in fleet.FIGURES},
-    ),
-    Growth(
-        "messages",
-        "Messages in one mailbox",
-        (1_000, 10_000, 100_000, 1_000_000),
-        {
-            "idle": "CPU of a round without changes, ms",
-            "one more": "CPU of the round after one new message, ms",
-            "memory": "memory of the synchronisation, MB",
-        },
-    ),
-    Growth(
-        "tracked",
-        "Messages of a delivery tracker",
-        (10, 100, 1_000, 10_000, 100_000),
-        {"loaded": "CPU of a message when the journal is read, µs"},
-    ),
-    Growth(
-        "documents",
-        "Documents of a signing job, all signed by an earlier run",
-        (1_000, 10_000, 100_000, 1_000_000),
-        {
-            "passed over": "CPU of a document that is skipped, µs",
-            "tally": "time of `tally`, ms",
-            "journal": "size of the journal, MB",
-        },
-    ),
-)
-
-
-async def mailboxes(url: str, folder: str, count: str) -> Figures:
-    size, gauge = int(count), Gauge()
+async def mailboxes(url: str, folder: str, size: int) -> Figures:
+    gauge = Gauge()
     names = [f"mailbox-{number}" for number in range(size)]
     with gauge.count_statements():
         async with make_suite(url) as suite, SqliteStore(Path(folder, "sync.db"), sink=SqliteSink()) as store:
@@ -123,9 +76,9 @@ async def mailboxes(url: str, folder: str, count: str) -> Figures:
     }
 
 
-async def messages(url: str, folder: str, count: str) -> Figures:
+async def messages(url: str, folder: str, size: int) -> Figures:
     async with make_suite(url) as suite, SqliteStore(Path(folder, "sync.db")) as store:
-        remote = CannedRemote(make_mailbox(suite), int(count))
+        remote = CannedRemote(make_mailbox(suite), size)
         rounds, before = await make_rounds(remote, store), read_resident_bytes()
         await run_all_rounds(rounds)
         await rounds.run_round()
@@ -136,8 +89,8 @@ async def messages(url: str, folder: str, count: str) -> Figures:
     return {"idle": 1000 * idle, "one more": 1000 * more, "memory": memory / 1e6}
 
 
-async def tracked(url: str, folder: str, count: str) -> Figures:
-    size, path = int(count), Path(folder, "delivery.db")
+async def tracked(url: str, folder: str, size: int) -> Figures:
+    path = Path(folder, "delivery.db")
     async with make_suite(url) as suite:
         async with DeliveryJournal(path) as journal:
             tracker = DeliveryTracker(make_mailbox(suite), journal=journal)
@@ -147,8 +100,8 @@ async def tracked(url: str, folder: str, count: str) -> Figures:
     return {"loaded": 1e6 * loaded / size}
 
 
-async def documents(url: str, folder: str, count: str) -> Figures:
-    size, path = int(count), Path(folder, "journal.db")
+async def documents(url: str, folder: str, size: int) -> Figures:
+    path = Path(folder, "journal.db")
     async with SigningJournal(path) as journal:
         for start in range(0, size, _JOURNAL_BATCH_ROWS):
             names = [f"{number:07}.pdf" for number in range(start, min(start + _JOURNAL_BATCH_ROWS, size))]
@@ -169,27 +122,70 @@ async def documents(url: str, folder: str, count: str) -> Figures:
     return {"passed over": 1e6 * skipped / size, "tally": 1000 * tally, "journal": path.stat().st_size / 1e6}  # noqa: ASYNC240
 
 
-async def workers(url: str, _: str, count: str) -> Figures:
-    sizes = (FLEET_INTERVAL, FLEET_MAILBOXES, FLEET_SECONDS)
-    return await fleet.fleet(url, count, *map(str, sizes))
+async def workers(url: str, _: str, size: int) -> Figures:
+    return await run_fleet(url, size, FLEET_INTERVAL, FLEET_MAILBOXES, FLEET_SECONDS)
 
 
-WORKS: Works = {work.__name__: work for work in (mailboxes, messages, tracked, documents, workers)}
+GROWTHS = (
+    Growth(
+        mailboxes,
+        "Mailboxes in one process on SQLite, each with 3 messages",
+        (10, 100, 1_000, 10_000),
+        {
+            "idle": "CPU of a mailbox in a round without changes, ms",
+            "changing": "CPU of a mailbox in a round in which one of a hundred changed, ms",
+            "statements": "statements of a mailbox in a round in which one of a hundred changed",
+            "memory": "memory of a mailbox, KB",
+        },
+    ),
+    Growth(
+        workers,
+        f"Workers of a fleet on PostgreSQL with {FLEET_MAILBOXES} mailboxes, due every {FLEET_INTERVAL:.0f} seconds",
+        (1, 2, 4),
+        {name: name for name in FIGURES},
+    ),
+    Growth(
+        messages,
+        "Messages in one mailbox",
+        (1_000, 10_000, 100_000, 1_000_000),
+        {
+            "idle": "CPU of a round without changes, ms",
+            "one more": "CPU of the round after one new message, ms",
+            "memory": "memory of the synchronisation, MB",
+        },
+    ),
+    Growth(
+        tracked,
+        "Messages of a delivery tracker",
+        (10, 100, 1_000, 10_000, 100_000),
+        {"loaded": "CPU of a message when the journal is read, µs"},
+    ),
+    Growth(
+        documents,
+        "Documents of a signing job, all signed by an earlier run",
+        (1_000, 10_000, 100_000, 1_000_000),
+        {
+            "passed over": "CPU of a document that is skipped, µs",
+            "tally": "time of `tally`, ms",
+            "journal": "size of the journal, MB",
+        },
+    ),
+)
 
 
-def measure_growth(names: Sequence[str]) -> int:
+def measure_growth(options: argparse.Namespace) -> int:
     """Measure and print the curves with these names, or all. Write growth.md and growth.svg if all are measured."""
     page, panels = _HEAD, list[Panel]()
     with run_server() as url:
         for growth in GROWTHS:
-            if growth.name in (names or [growth.name]):
-                found = [_run(growth.name, url, size) for size in growth.sizes]
+            if growth.work.__name__ in (options.only or [growth.work.__name__]):
+                found = [run_work_in_folder(growth.work, url, size) for size in growth.sizes]
                 print(section := format_section(growth, found), flush=True)
                 page += f"\n{section}"
                 panels.append(make_panel(growth, found))
-    if not names:
-        (RESULTS / "growth.md").write_text(f"{page}\n{format_machine()}", "utf-8")
-        draw(RESULTS / "growth.svg", panels, columns=2)
+    if not options.only:
+        write_page("growth.md", f"{page}\n{format_machine()}", options.out)
+        draw((options.out or RESULTS) / "growth.svg", panels, columns=2)
     return 0
 
 
@@ -200,11 +196,6 @@ and size: 1 if the cost is proportional to the size, 0 if it is constant.
 
 ![the same costs as multiples of those at the smallest size](growth.svg)
 """
-
-
-def _run(name: str, url: str, size: int) -> Figures:
-    with tempfile.TemporaryDirectory() as folder:
-        return run_work("benchmarks.growth", name, url, folder, str(size))
 
 
 def compute_total_costs(growth: Growth, found: Sequence[Figures], figure: str) -> list[float]:
@@ -237,7 +228,3 @@ def make_panel(growth: Growth, found: Sequence[Figures]) -> Panel:
         curves[name] = [(size, cost / costs[0]) for size, cost in zip(growth.sizes, costs, strict=True)]
     curves["proportional"] = [(size, size / growth.sizes[0]) for size in growth.sizes]
     return Panel(growth.title.partition(",")[0], curves, log_x=True, log_y=True)
-
-
-if __name__ == "__main__":
-    print_figures(WORKS)

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import json
+import multiprocessing
 import os
 import platform
 import statistics
-import subprocess
-import sys
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+import tempfile
+from collections.abc import Callable, Coroutine, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import attrs
 
@@ -25,28 +25,35 @@ PEAK = "peak memory above the start, MB"
 _PACKAGES = ("aiohttp", "attrs", "cattrs", "msgspec", "pybase64", "tenacity", "yarl")
 
 Figures = dict[str, float]
-Works = Mapping[str, Callable[..., Coroutine[Any, Any, Figures]]]
+Work = Callable[..., Coroutine[Any, Any, Figures]]
+T = TypeVar("T")
 
 
-def run_work(module: str, *arguments: str, python: str = sys.executable) -> Figures:
-    """Run a module whose `main` calls `print_figures`, in a separate process, and return the figures."""
-    command = (python, "-m", module, *arguments)
-    done = subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE)  # noqa: S603
-    figures: Figures = json.loads(done.stdout)
-    return figures
+def run_in_process(function: Callable[..., T], *arguments: Any) -> T:
+    """Call a function in a new interpreter, and return its result."""
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+        return pool.submit(function, *arguments).result()
 
 
-def print_figures(works: Works, loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None) -> None:
-    """Do the work that the command line names, and print its figures and its peak memory as JSON."""
-    name, *arguments = sys.argv[1:]
+def run_work(work: Work, *arguments: Any) -> Figures:
+    """Do a work in a new interpreter, and return its figures and its peak memory."""
+    return run_in_process(_do, work, arguments)
+
+
+def run_work_in_folder(work: Work, url: str, *arguments: Any) -> Figures:
+    """Do a work in a new interpreter, with a new folder."""
+    with tempfile.TemporaryDirectory() as folder:
+        return run_work(work, url, folder, *arguments)
+
+
+def _do(work: Work, arguments: Sequence[Any]) -> Figures:
     before = read_resident_bytes()
-    with asyncio.Runner(loop_factory=loop_factory) as runner:
-        figures = runner.run(works[name](*arguments))
-    print(json.dumps(figures | {PEAK: (read_peak_bytes() - before) / 1e6}))
+    return asyncio.run(work(*arguments)) | {PEAK: (read_peak_bytes() - before) / 1e6}
 
 
-def write_page(name: str, page: str, folder: Path = RESULTS) -> int:
+def write_page(name: str, page: str, folder: Path | None = None) -> int:
     """Write and print a page of results. Return 0, the exit status of the command."""
+    folder = folder or RESULTS
     folder.mkdir(parents=True, exist_ok=True)
     (folder / name).write_text(page, encoding="utf-8")
     print(page)

@@ -11,7 +11,6 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.__main__ import COMMANDS
 from benchmarks.peers.environment import PreparedPeers, prepare
 from benchmarks.processes import RESULTS, describe_machine
 from benchmarks.rows.page import draw_pictures, format_page, format_spread
@@ -23,20 +22,8 @@ from benchmarks.server import run_server
 _MEMORY_FOLDER = Path("/dev/shm")  # noqa: S108  the speed of a disk is not measured
 
 
-def run_command(arguments: Sequence[str]) -> int:
-    """Run the command line. Raises SystemExit with status 2 for invalid arguments."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks",
-        usage="%(prog)s [options], or python -m benchmarks COMMAND [options]",
-        description="Compare directsuite with bare aiohttp and generated clients.",
-        epilog=f"Commands for other measurements: {', '.join(COMMANDS)}.",
-    )
-    parser.add_argument("--only", nargs="+", default=[], metavar="NAME", help="only these rows or groups of rows")
-    parser.add_argument("--quick", action="store_true", help="run small sizes for a minute, as a test")
-    parser.add_argument("--out", type=Path, help="folder for the results (default of a full run: benchmarks/results)")
-    parser.add_argument("--peers", type=Path, help="folder that keeps the generated clients for the next run")
-    parser.add_argument("--list", action="store_true", help="list the rows")
-    options = parser.parse_args(arguments)
+def run_command(options: argparse.Namespace) -> int:
+    """Measure the rows that the options name. Return 2 if there is no such row."""
     if options.list:
         for row in TABLE:
             print(f"{row.name:<26} {row.title}")
@@ -44,7 +31,8 @@ def run_command(arguments: Sequence[str]) -> int:
     try:
         rows = choose_rows(options.only)
     except ValueError as error:
-        parser.error(str(error))
+        _report(str(error))
+        return 2
     results = run_rows(rows, quick=options.quick, peers=options.peers)
     out: Path | None = options.out or (None if options.quick or options.only else RESULTS)
     if out is not None:
@@ -54,9 +42,8 @@ def run_command(arguments: Sequence[str]) -> int:
 
 
 def write(results: Results, folder: Path, page: Path) -> None:
-    """Write results.json and the pictures into a folder, and the page with links to the pictures."""
+    """Write the pictures into a folder, and the page with links to the pictures."""
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "results.json").write_text(results.to_json(), encoding="utf-8")
     links = [os.path.relpath(path, page.parent) for path in draw_pictures(results, folder)]
     page.write_text(format_page(results, links), encoding="utf-8")
 

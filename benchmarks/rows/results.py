@@ -1,8 +1,7 @@
-"""The figures of a run, computed from its readings. The readings are stored as JSON."""
+"""The figures of a run, computed from its readings."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 
 import attrs
@@ -67,8 +66,3 @@ class Results:
     def find(self, prefix: str) -> list[Outcome]:
         """Return the outcomes of the rows whose names start with the prefix."""
         return [each for each in self.outcomes if each.row.name.startswith(prefix)]
-
-    def to_json(self) -> str:
-        """Return the text of results.json."""
-        rows = {each.row.name: {**attrs.asdict(each), "row": each.row.title} for each in self.outcomes}
-        return json.dumps({"machine": self.machine, "rows": rows}, indent=1) + "\n"

@@ -29,7 +29,6 @@ from directsuite.core.call import Call
 from directsuite.core.events import CallFinished, Event
 from directsuite.core.session import ResponseStream
 from directsuite.core.upload import RequestPayload
-from directsuite.sandbox.server import DEMO_LOGIN
 
 FAULTS: tuple[tuple[float, str, Mapping[str, Any]], ...] = (
     (0.004, "reset_before", {}),
@@ -174,12 +173,10 @@ class _Load:
 
     def _make_suite(self, *, keep_alive: bool = False) -> ds.DirectSuite:
         self.tally.suites += 1
-        urls = self.sandbox.urls
-        settings = ds.Settings(
-            signing_url=urls["signing"],
-            fax_url=urls["fax"],
-            message_url=urls["message"],
-            registration_url=urls["registration"],
+        return ds.DirectSuite.from_env(
+            self.sandbox.environment,
+            token=self.sandbox.issue_token,
+            listeners=[self.tally],
             timeout=15.0,
             attempt_timeout=2.0,
             max_connections=CONNECTIONS_PER_SERVICE,
@@ -187,8 +184,6 @@ class _Load:
             retry=ds.RetryPolicy(wait=wait_random(0, 0.2)),
             keep_alive=keep_alive,
         )
-        login = ds.Login(*DEMO_LOGIN)
-        return ds.DirectSuite(settings, token=self.sandbox.issue_token, login=login, listeners=[self.tally])
 
     def _make_context(self, suite: ds.DirectSuite) -> ActionContext:
         rng = random.Random(self.rng.random())

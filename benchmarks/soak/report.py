@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import importlib
 import itertools
 import math
 import os
 import platform
-import shlex
 import statistics
-import subprocess
 import sys
 from collections.abc import Sequence
 from importlib.metadata import version
-from pathlib import Path
 
 import attrs
 
 from benchmarks.pictures import Panel, draw
+from benchmarks.processes import RESULTS, run_in_process, write_page
 from benchmarks.soak.load import MAX_KEPT_ALIVE_SOCKETS, MAX_SOCKETS, SoakRun, run
 
 _MEGABYTE = 1_000_000
@@ -29,9 +28,6 @@ _MAX_BLOCKS = 500  # per minute: one for every dozen calls
 _MIN_PACE = 0.7
 _MIN_DONE = 0.7
 _PROBLEMS = "errors of other types, messages of the event loop, and warnings"
-_PRINT_FORM = (
-    "import sys; from tests.consent_form import build_consent_form; sys.stdout.buffer.write(build_consent_form(1))"
-)
 _VERDICTS = {True: "passed", False: "**failed**", None: "the run was too short"}
 
 
@@ -45,23 +41,14 @@ class SoakCheck:
     passed: bool | None
 
 
-def run_soak(arguments: Sequence[str]) -> int:
+def run_soak(options: argparse.Namespace) -> int:
     """Run the soak and write its report. Return 0 if no check failed, else 1."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks soak", description="Run mixed load on a sandbox.")
-    parser.add_argument("--minutes", type=float, default=30.0, help="duration (default: %(default)s)")
-    parser.add_argument("--seed", type=int, default=1, help="seed of all random choices (default: %(default)s)")
-    parser.add_argument("--out", type=Path, default=Path("benchmarks/results"), help="folder (default: %(default)s)")
-    options = parser.parse_args(arguments)
-    if options.minutes <= 0:
-        parser.error("--minutes must be above 0.")
     os.nice(10)
     # A separate process makes the form, so that the PDF library does not change the memory that is measured.
-    form = subprocess.check_output([sys.executable, "-c", _PRINT_FORM])  # noqa: S603
+    form = run_in_process(_make_form)
     finished = asyncio.run(run(form, minutes=options.minutes, seed=options.seed))
     checks = run_checks(finished)
-    page = format_page(finished, checks, shlex.join(["python", "-m", "benchmarks", "soak", *arguments]))
-    options.out.mkdir(parents=True, exist_ok=True)
-    (options.out / "soak.md").write_text(page, encoding="utf-8")
+    write_page("soak.md", format_page(finished, checks), options.out)
     loaded = [sample for sample in finished.samples if not sample.quiet]
     memory = [(sample.seconds / 60, sample.rss / _MEGABYTE) for sample in loaded]
     sockets = [(sample.seconds / 60, float(sample.sockets)) for sample in loaded]
@@ -69,10 +56,14 @@ def run_soak(arguments: Sequence[str]) -> int:
         Panel("Resident memory of the client, MB", {"": memory}, x="minutes"),
         Panel(f"Open sockets, of at most {MAX_SOCKETS}", {"": sockets}, x="minutes"),
     ]
-    draw(options.out / "soak.svg", panels, columns=1)
-    print(page)
+    draw((options.out or RESULTS) / "soak.svg", panels, columns=1)
     sys.stderr.writelines(f"{problem}\n" for problem in finished.tally.problems)
     return int(any(check.passed is False for check in checks))
+
+
+def _make_form() -> bytes:
+    form: bytes = importlib.import_module("tests.consent_form").build_consent_form(1)
+    return form
 
 
 def run_checks(soak: SoakRun) -> list[SoakCheck]:
@@ -110,7 +101,7 @@ def run_checks(soak: SoakRun) -> list[SoakCheck]:
     return [SoakCheck(*check[:3], check[3] if is_long or number > 3 else None) for number, check in enumerate(checks)]
 
 
-def format_page(soak: SoakRun, checks: Sequence[SoakCheck], command: str) -> str:
+def format_page(soak: SoakRun, checks: Sequence[SoakCheck]) -> str:
     """Return the report in Markdown."""
     tally, end = soak.tally, soak.samples[-1]
     failed = sum(check.passed is False for check in checks)
@@ -119,7 +110,7 @@ def format_page(soak: SoakRun, checks: Sequence[SoakCheck], command: str) -> str
     count = tally.events
     return f"""# Soak
 
-`{command}`: {f"**{failed} checks failed**" if failed else "all checks passed"}.
+`python -m benchmarks soak`: {f"**{failed} checks failed**" if failed else "all checks passed"}.
 
 {end.seconds / 60:.1f} minutes of mixed load on the four services of the sandbox, which ran in a separate process.
 Python {platform.python_version()}, aiohttp {version("aiohttp")}.

@@ -8,8 +8,6 @@ import json
 import sys
 from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import AsyncGenerator, Mapping
-from pathlib import Path
-from typing import IO
 
 import attrs
 
@@ -22,10 +20,9 @@ _START_TIMEOUT = 120.0
 
 @attrs.frozen
 class SandboxProcess:
-    """A running sandbox: its URLs by service, and its control API."""
+    """A running sandbox: the environment variables of its clients, and its control API."""
 
-    urls: Mapping[str, str]
-    pid: int
+    environment: Mapping[str, str]
     control: Control
 
     async def issue_token(self) -> ds.AccessToken:
@@ -35,23 +32,16 @@ class SandboxProcess:
 
 
 @contextlib.asynccontextmanager
-async def run_sandbox(data: Path | None = None, log: IO[bytes] | int = DEVNULL) -> AsyncGenerator[SandboxProcess]:
-    """Run a sandbox with sample content.
-
-    data: the folder of its state; None keeps the state in memory. log: receives its standard error.
-    """
-    storage = ("--memory",) if data is None else ("--data", str(data))
-    command = (sys.executable, "-m", "directsuite", "sandbox", *storage, "--port", "0", "--json")
-    process = await asyncio.create_subprocess_exec(*command, stdout=PIPE, stderr=log)
+async def run_sandbox() -> AsyncGenerator[SandboxProcess]:
+    """Run a sandbox with sample content, which it keeps in memory."""
+    command = (sys.executable, "-m", "directsuite", "sandbox", "--memory", "--port", "0", "--json")
+    process = await asyncio.create_subprocess_exec(*command, stdout=PIPE, stderr=DEVNULL)
     assert process.stdout is not None
     try:
         async with asyncio.timeout(_START_TIMEOUT):
-            line = await process.stdout.readline()
-        if not line:
-            raise RuntimeError("The sandbox ended before it was ready.")
-        urls = json.loads(line)["urls"]
+            urls = json.loads(await process.stdout.readline())["urls"]
         async with Control(urls["control"]) as control:
-            yield SandboxProcess(urls, process.pid, control)
+            yield SandboxProcess(await control.environment(), control)
     finally:
         with contextlib.suppress(ProcessLookupError):
             process.terminate()

@@ -1,34 +1,18 @@
-"""`python -m benchmarks fleet`: a fleet on PostgreSQL with one and two workers. It writes fleet.md.
-
-`python -m benchmarks.sync.fleet NAME …` does one work of WORKS in this process.
-"""
+"""`python -m benchmarks fleet`: a fleet on PostgreSQL with one and two workers. It writes fleet.md."""
 
 from __future__ import annotations
 
 import argparse
 import asyncio
 import contextlib
+import multiprocessing
 import signal
-import subprocess
-import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import LiteralString
 
 import psutil
 
-from benchmarks.processes import (
-    RESULTS,
-    ROOT,
-    Figures,
-    Works,
-    compute_spread,
-    format_machine,
-    pin_to_core,
-    print_figures,
-    run_work,
-    write_page,
-)
+from benchmarks.processes import Figures, compute_spread, format_machine, pin_to_core, run_work, write_page
 from benchmarks.server import run_server
 from benchmarks.sync.canned import get_password, make_suite, use_canned_mailboxes
 from benchmarks.sync.works import run_postgres
@@ -41,6 +25,7 @@ _MESSAGES_PER_MAILBOX = 3
 _ROUNDS = 3
 _LOADS = {"due every 10 seconds": 10.0, "as often as possible": 0.25}
 """Seconds between two rounds of a mailbox. The second interval is too short for the workers."""
+_SPAWN = multiprocessing.get_context("spawn")
 FIGURES = (
     "rounds per second",
     "CPU of the workers for a mailbox and round, ms",
@@ -49,24 +34,25 @@ FIGURES = (
 )
 
 
-async def worker(url: str, conninfo: str, interval: str, core: str) -> Figures:
-    """One worker of a fleet, until SIGTERM."""
-    pin_to_core(int(core))
+def _run_worker(url: str, conninfo: str, interval: float, core: int) -> None:
+    pin_to_core(core)
+    asyncio.run(_work_until_sigterm(url, conninfo, interval))
+
+
+async def _work_until_sigterm(url: str, conninfo: str, interval: float) -> None:
     async with make_suite(url) as suite, PostgresStore(conninfo, sink=PostgresSink()) as store:
-        seconds = float(interval)
-        fleet = Fleet(suite, store, get_password, interval=seconds, requests_per_second=1e9, tick=seconds / 5)
+        fleet = Fleet(suite, store, get_password, interval=interval, requests_per_second=1e9, tick=interval / 5)
         use_canned_mailboxes(fleet, suite, lambda _: _MESSAGES_PER_MAILBOX)
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, fleet.stop)
         await fleet.run()
-    return {}
 
 
-async def fleet(url: str, workers: str, interval: str, mailboxes: str, seconds: str) -> Figures:
+async def run_fleet(url: str, workers: int, interval: float, mailboxes: int, seconds: float) -> Figures:
     """Rounds of unchanged mailboxes, after each mailbox has had two rounds."""
     with run_postgres() as server, contextlib.ExitStack() as stack:
         conninfo = server.create_database()
         async with make_suite(url) as suite, PostgresStore(conninfo, sink=PostgresSink()) as store:
-            await Fleet(suite, store, get_password).add([f"mailbox-{number}" for number in range(int(mailboxes))])
+            await Fleet(suite, store, get_password).add([f"mailbox-{number}" for number in range(mailboxes)])
 
             async def fetch(query: LiteralString) -> list[int]:
                 return [number for (number,) in await store.database.fetch(Statement(query.encode(), ""))]
@@ -77,23 +63,21 @@ async def fleet(url: str, workers: str, interval: str, mailboxes: str, seconds: 
                 [transactions] = await fetch(query)
                 return [sum(rounds), sum(map(_read_cpu, pids)), sum(map(_read_cpu, server.pids)), transactions]
 
-            command = (sys.executable, "-m", "benchmarks.sync.fleet", "worker", url, conninfo, interval)
-            processes = [
-                subprocess.Popen((*command, str(core)), cwd=ROOT, stdout=subprocess.DEVNULL)  # noqa: S603, ASYNC220
-                for core in range(int(workers))
-            ]
-            for process in processes:
-                stack.callback(process.wait)
+            pids = list[int]()
+            for core in range(workers):
+                process = _SPAWN.Process(target=_run_worker, args=(url, conninfo, interval, core))
+                process.start()
+                stack.callback(process.join)
                 stack.callback(process.terminate)
-            pids = [process.pid for process in processes]
+                pids.append(process.pid or 0)
             async with asyncio.timeout(_START_TIMEOUT):
                 while min(await fetch("SELECT fence FROM directsuite.schedule")) < 2:  # noqa: ASYNC110
                     await asyncio.sleep(0.2)
             before = await measure(pids)
-            await asyncio.sleep(float(seconds))
+            await asyncio.sleep(seconds)
             after = await measure(pids)
     rounds, cpu, server_cpu, transactions = (new - old for new, old in zip(after, before, strict=True))
-    values = rounds / float(seconds), 1000 * cpu / rounds, 1000 * server_cpu / rounds, transactions / rounds
+    values = rounds / seconds, 1000 * cpu / rounds, 1000 * server_cpu / rounds, transactions / rounds
     return dict(zip(FIGURES, values, strict=True))
 
 
@@ -103,22 +87,15 @@ def _read_cpu(pid: int) -> float:
     return 0.0
 
 
-WORKS: Works = {"worker": worker, "fleet": fleet}
-
-
-def measure_fleet(arguments: Sequence[str]) -> int:
+def measure_fleet(options: argparse.Namespace) -> int:
     """Measure fleets of one and two workers alternately, and write fleet.md."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks fleet", description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--quick", action="store_true", help="few mailboxes for a short time, as a test")
-    parser.add_argument("--out", type=Path, default=RESULTS, help="folder for fleet.md")
-    options = parser.parse_args(arguments)
     mailboxes, seconds, rounds = (20, 2.0, 1) if options.quick else (_MAILBOXES, _SECONDS, _ROUNDS)
     found = {(load, workers): list[Figures]() for load in _LOADS for workers in (1, 2)}
     with run_server() as url:
         for _round in range(rounds):
             for (load, workers), figures in found.items():
-                sizes = (workers, _LOADS[load] / (10 if options.quick else 1), mailboxes, seconds)
-                figures.append(run_work("benchmarks.sync.fleet", "fleet", url, *map(str, sizes)))
+                interval = _LOADS[load] / (10 if options.quick else 1)
+                figures.append(run_work(run_fleet, url, workers, interval, mailboxes, seconds))
     rows = list[str]()
     for (load, workers), figures in found.items():
         spreads = " | ".join(str(compute_spread([each[name] for each in figures])) for name in FIGURES)
@@ -140,7 +117,3 @@ Its CPU is that of all of its processes. Measured {{rounds}} times: medians with
 {{rows}}
 
 {{machine}}"""
-
-
-if __name__ == "__main__":
-    print_figures(WORKS)

@@ -6,11 +6,12 @@ fixed duration, so that hours with thousands of mailboxes take seconds, and each
 
 from __future__ import annotations
 
+import argparse
 import heapq
 import itertools
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from statistics import mean, quantiles
 
 import attrs
@@ -173,7 +174,7 @@ def _compute_percentiles(seconds: list[float]) -> tuple[float, float]:
     return cuts[49], cuts[98]
 
 
-def measure_latency(_: Sequence[str]) -> int:
+def measure_latency(options: argparse.Namespace) -> int:
     """Simulate all settings, and write latency.md."""
     rows = list[str]()
     for setting in SETTINGS:
@@ -181,8 +182,7 @@ def measure_latency(_: Sequence[str]) -> int:
         busy, quiet = ("{:.0f} / {:.0f}".format(*each) for each in (found.busy, found.quiet))
         figures = f"{found.longest_pause:.0f} | {found.fairness:.2f} | {found.rate:.0f}"
         rows.append(f"| {setting.title} | {found.messages:,} | {busy} | {quiet} | {figures} |")
-    page = _PAGE.format(rows="\n".join(rows))
-    return write_page("latency.md", page)
+    return write_page("latency.md", _PAGE.format(rows="\n".join(rows)), options.out)
 
 
 _PAGE = f"""# From arrival to commit

@@ -7,6 +7,7 @@ responses uses memory. The figures include both ends, as for a user.
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import os
 import shutil
@@ -15,12 +16,19 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Generator
 from pathlib import Path
 
-from benchmarks.processes import compute_ratios, compute_spread, format_machine, run_work, write_page
+from benchmarks.processes import (
+    compute_ratios,
+    compute_spread,
+    format_machine,
+    run_work,
+    run_work_in_folder,
+    write_page,
+)
 from benchmarks.server import run_server
-from benchmarks.sync.works import ATTACHMENT_BYTES, run_in_folder
+from benchmarks.sync.works import ATTACHMENT_BYTES, maildir
 
 _ROUNDS = 5
 _USER, _PASSWORD = "reader", "words"
@@ -87,7 +95,7 @@ with MailBoxUnencrypted("127.0.0.1", int(port)).login(user, password) as mailbox
 """
 
 
-def measure_mailbox_tools(_: Sequence[str]) -> int:
+def measure_mailbox_tools(options: argparse.Namespace) -> int:
     """Measure all, and write mailbox-tools.md. Return 2 if Dovecot or mbsync is not installed."""
     if missing := [name for name in ("dovecot", "mbsync") if shutil.which(name) is None]:
         print(f"Install dovecot-imapd and isync: {' and '.join(missing)} was not found.", file=sys.stderr)
@@ -98,11 +106,10 @@ def measure_mailbox_tools(_: Sequence[str]) -> int:
         install = [sys.executable, "-m", "pip", "install", "--quiet", "--target", str(folder / "tools"), "imap-tools"]
         subprocess.run(install, check=True)  # noqa: S603
         (folder / "first").mkdir()
-        messages = round(run_work("benchmarks.sync.works", "maildir", url, str(folder / "first"))["messages"])
+        messages = round(run_work(maildir, url, str(folder / "first"))["messages"])
         with _run_dovecot(folder / "dovecot", next((folder / "first").rglob("new")).parent) as port:
             for _round in range(_ROUNDS):
-                ours = run_in_folder("benchmarks.sync.works", "maildir", url)["messages per second"]
-                found["directsuite"].append(ours)
+                found["directsuite"].append(run_work_in_folder(maildir, url)["messages per second"])
                 for name in ("mbsync", "imap_tools"):
                     (fresh := folder / "fresh").mkdir()
                     found[name].append(messages / _time_tool(name, port, fresh, folder / "tools"))
@@ -114,7 +121,7 @@ def measure_mailbox_tools(_: Sequence[str]) -> int:
         ratio = compute_spread(compute_ratios(found["directsuite"], rates))
         rows.append(f"| {name} | {compute_spread(rates).median:,.0f} | {ratio} x |")
     page = _PAGE.format(rows="\n".join(rows), machine=format_machine())
-    return write_page("mailbox-tools.md", page)
+    return write_page("mailbox-tools.md", page, options.out)
 
 
 def _time_tool(name: str, port: int, folder: Path, tools: Path) -> float:

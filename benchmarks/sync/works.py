@@ -1,14 +1,14 @@
 """`python -m benchmarks sync`: measure synchronisation, each work in a separate process, and write sync.md.
 
-`python -m benchmarks.sync.works NAME URL STORE` does one work. STORE is a folder or a PostgreSQL address.
+store: a folder, or the address of a PostgreSQL database.
 """
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import sqlite3
 import statistics
-import tempfile
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
 from datetime import datetime
@@ -24,7 +24,7 @@ import directsuite as ds
 from benchmarks.counts import Gauge
 from benchmarks.gauges import measure_cpu, read_resident_bytes
 from benchmarks.peers import work
-from benchmarks.processes import PEAK, Figures, Works, format_machine, print_figures, run_work, write_page
+from benchmarks.processes import PEAK, Figures, format_machine, run_work, run_work_in_folder, write_page
 from benchmarks.server import make_scenario_url, run_server
 from benchmarks.sync.canned import CannedRemote, make_mailbox, make_rounds, make_suite, run_all_rounds
 from directsuite.sync import MaildirSink, SqliteSink, SqliteStore
@@ -39,7 +39,6 @@ LARGE_FOLDER_MESSAGES, POLLS = 100_000, 200
 FIRST_SYNC_MESSAGES, ATTACHMENT_BYTES = 20_000, 15_000  # 15,000 bytes need 20,000 on the wire
 MAILDIR_MESSAGES = 4_000
 _ROUNDS = 5
-_MODULE = "benchmarks.sync.works"
 _RATE = "messages per second"
 
 
@@ -190,9 +189,6 @@ async def maildir(url: str, folder: str) -> Figures:
         return {"messages": MAILDIR_MESSAGES, _RATE: MAILDIR_MESSAGES / (time.perf_counter() - start)}
 
 
-WORKS: Works = {each.__name__: each for each in (idle, first, floor, iterated, maildir)}
-
-
 @contextlib.contextmanager
 def run_postgres() -> Generator[PostgresServer]:
     """Run a PostgreSQL server. Raises FileNotFoundError if PostgreSQL is not installed."""
@@ -203,25 +199,18 @@ def run_postgres() -> Generator[PostgresServer]:
         yield server
 
 
-def run_in_folder(module: str, name: str, url: str) -> Figures:
-    """Do a work in a separate process, with a new folder."""
-    with tempfile.TemporaryDirectory() as folder:
-        return run_work(module, name, url, folder)
-
-
-def measure_sync(_: Sequence[str]) -> int:
+def measure_sync(options: argparse.Namespace) -> int:
     """Measure all works, and write sync.md."""
     ratios: dict[str, list[float]] = {"iterated": [], "floor": [], "PostgreSQL": []}
     with run_server() as url, run_postgres() as server:
-        found = {name: run_in_folder(_MODULE, name, url) for name in ("idle", "first", "iterated")}
+        found = {work.__name__: run_work_in_folder(work, url) for work in (idle, first, iterated)}
         for _round in range(_ROUNDS):
-            rates = {name: run_in_folder(_MODULE, name, url)[_RATE] for name in ("first", "floor", "iterated")}
-            stored = [run_work(_MODULE, name, url, server.create_database())[_RATE] for name in ("first", "floor")]
-            ratios["iterated"].append(rates["first"] / rates["iterated"])
-            ratios["floor"].append(rates["first"] / rates["floor"])
-            ratios["PostgreSQL"].append(stored[0] / stored[1])
-    page = _format_page(found, ratios)
-    return write_page("sync.md", page)
+            ours, plain, iteration = (run_work_in_folder(work, url)[_RATE] for work in (first, floor, iterated))
+            stored, copied = (run_work(work, url, server.create_database())[_RATE] for work in (first, floor))
+            ratios["iterated"].append(ours / iteration)
+            ratios["floor"].append(ours / plain)
+            ratios["PostgreSQL"].append(stored / copied)
+    return write_page("sync.md", _format_page(found, ratios), options.out)
 
 
 def _format_page(found: dict[str, Figures], ratios: dict[str, list[float]]) -> str:
@@ -251,7 +240,3 @@ alternately, {_ROUNDS} times; medians with minimum and maximum.
 | {first} | {found["first"][PEAK]:.0f} | {found["iterated"][PEAK]:.0f} |
 
 {format_machine()}"""
-
-
-if __name__ == "__main__":
-    print_figures(WORKS)

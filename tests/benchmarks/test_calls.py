@@ -11,6 +11,6 @@ from benchmarks.server import make_scenario_url, run_server
 @pytest.mark.process
 async def test_clients_take_turns_in_one_process() -> None:
     with run_server() as url:
-        figures = await measure_clients("asyncio", make_scenario_url(url), "2", "2", "4", *CLIENTS)
+        figures = await measure_clients(make_scenario_url(url), 2, 2, 4, CLIENTS)
     assert set(figures) == {*CLIENTS}
     assert min(figures.values()) > 0

@@ -6,12 +6,21 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.growth import GROWTHS, WORKS, Growth, compute_total_costs, fit_slope, format_section, make_panel
+from benchmarks.growth import (
+    GROWTHS,
+    Growth,
+    compute_total_costs,
+    fit_slope,
+    format_section,
+    mailboxes,
+    make_panel,
+    workers,
+)
 from benchmarks.pictures import draw
 from benchmarks.server import run_server
 from tests.sync.fleet.postgres_server import find_binaries
 
-GROWTH = Growth("things", "Things", (10, 100, 1_000), {"each": "CPU of a message, ms", "all": "time, ms"})
+GROWTH = Growth(mailboxes, "Things", (10, 100, 1_000), {"each": "CPU of a message, ms", "all": "time, ms"})
 FOUND = [{"each": 2.0, "all": 3.0}] * 3
 
 
@@ -30,13 +39,13 @@ def test_curve_becomes_a_table_and_a_picture(tmp_path: Path) -> None:
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("growth", GROWTHS, ids=lambda growth: growth.name)
+@pytest.mark.parametrize("growth", GROWTHS, ids=lambda growth: growth.work.__name__)
 async def test_each_work_returns_its_figures(growth: Growth, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    if growth.name == "workers" and find_binaries() is None:
+    if growth.work == workers and find_binaries() is None:
         pytest.skip("PostgreSQL is not installed: initdb was not found.")
     monkeypatch.setattr("benchmarks.growth.FLEET_MAILBOXES", 4)
     monkeypatch.setattr("benchmarks.growth.FLEET_INTERVAL", 0.5)
     monkeypatch.setattr("benchmarks.growth.FLEET_SECONDS", 2.0)
     with run_server() as url:
-        figures = await WORKS[growth.name](url, str(tmp_path), "1" if growth.name == "workers" else "10")
+        figures = await growth.work(url, str(tmp_path), 1 if growth.work == workers else 10)
     assert set(figures) == set(growth.figures)

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.processes import Figures
+from benchmarks.__main__ import main
+from benchmarks.processes import Figures, Work
 from benchmarks.server import run_server
 from benchmarks.sync import fleet, works
 from benchmarks.sync.latency import LatencySetting, Simulation
-from benchmarks.sync.mailbox_tools import measure_mailbox_tools
 from tests.sync.fleet.postgres_server import find_binaries
 
 
@@ -22,8 +22,8 @@ async def test_each_work_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(works, "MAILDIR_MESSAGES", 70)
     monkeypatch.setattr(works, "POLLS", 3)
     with run_server() as url:
-        for name, work in works.WORKS.items():
-            (folder := tmp_path / name).mkdir()
+        for work in (works.idle, works.first, works.floor, works.iterated, works.maildir):
+            (folder := tmp_path / work.__name__).mkdir()
             figures = await work(url, str(folder))
             assert figures.get("commits of all rounds", 0) == 0
     written = [file for file in tmp_path.rglob("*.eml") if file.stat().st_size > works.ATTACHMENT_BYTES]  # noqa: ASYNC240
@@ -42,12 +42,12 @@ async def test_first_synchronisation_and_floor_use_postgresql(monkeypatch: pytes
 
 
 def test_page_of_the_fleet_has_a_row_for_each_load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def run_work(*arguments: str) -> Figures:
-        return dict.fromkeys(fleet.FIGURES, float(arguments[3]))
+    def run_work(_work: Work, _url: str, workers: int, *_: object) -> Figures:
+        return dict.fromkeys(fleet.FIGURES, float(workers))
 
     monkeypatch.setattr(fleet, "run_work", run_work)
     monkeypatch.setattr(fleet, "run_server", lambda: contextlib.nullcontext(""))
-    assert fleet.measure_fleet(["--quick", "--out", str(tmp_path)]) == 0
+    assert main(["fleet", "--quick", "--out", str(tmp_path)]) == 0
     page = (tmp_path / "fleet.md").read_text("utf-8")
     assert "| due every 10 seconds | 1 | 1.00 [1.00-1.00] |" in page
     assert "| as often as possible | 2 | 2.00 [2.00-2.00] |" in page
@@ -65,5 +65,5 @@ def test_messages_to_busy_mailboxes_are_found_sooner_and_all_others_wait_equally
 
 def test_missing_tools_are_named(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv("PATH", "")
-    assert measure_mailbox_tools([]) == 2
+    assert main(["mailbox-tools"]) == 2
     assert capsys.readouterr().err == "Install dovecot-imapd and isync: dovecot and mbsync was not found.\n"
