@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import functools
 import itertools
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import uvloop
@@ -41,14 +41,9 @@ async def measure_clients(url: str, callers: int, rounds: int, calls: int, names
     for number in range(rounds + 1):  # the first one imports what a call needs
         for name in names if number % 2 else reversed(names):
             async with get_client(name)(url, connections=64) as client:
-                opening, turn = (
-                    small_calls(
-                        client, WorkTask(role=name, options={"calls": count, "callers": callers}, folder=Path())
-                    )
-                    for count in (callers, calls)
-                )
-                await opening()  # opens the connections
-                taken[name].append(await measure_cpu(turn) / calls * 1e6)
+                opening, task = (WorkTask(options={"calls": n, "callers": callers}) for n in (callers, calls))
+                await small_calls(client, opening)  # opens the connections
+                taken[name].append(await measure_cpu(functools.partial(small_calls, client, task)) / calls * 1e6)
     return {name: compute_spread(values[1:]).median for name, values in taken.items()}
 
 

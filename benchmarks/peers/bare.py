@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from io import FileIO
+import asyncio
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -13,12 +13,10 @@ import pybase64
 
 from benchmarks.peers import work
 
-_CREDENTIALS = {"username": work.USERNAME, "password": work.PASSWORD}
-_BEARER = {"Authorization": f"Bearer {work.TOKEN}"}
-_JSON = {"Content-Type": "application/json"}
-_TEXT = {"Content-Type": "text/plain"}
-_CONTENT = b'"content":"'
-_BLOCK_BYTES = 96 * 1024
+CREDENTIALS = {"username": work.USERNAME, "password": work.PASSWORD}
+BEARER = {"Authorization": f"Bearer {work.TOKEN}"}
+JSON = {"Content-Type": "application/json"}
+TEXT = {"Content-Type": "text/plain"}
 
 
 class Client(work.Client):
@@ -41,7 +39,7 @@ class Client(work.Client):
         await self._session.close()
 
     async def message_count(self) -> int:
-        response = await self._call("POST", f"{self._messaging}/GetMessageCount/{work.FOLDER}", _CREDENTIALS)
+        response = await self._call("POST", f"{self._messaging}/GetMessageCount/{work.FOLDER}", CREDENTIALS)
         count: int = response["count"]
         return count
 
@@ -66,14 +64,14 @@ class Client(work.Client):
             "recipients": [{"email": work.RECIPIENT, "type": "TO"}],
             "attachmentList": [attachment],
         }
-        body = {"authentication": _CREDENTIALS, "message": message}
+        body = {"authentication": CREDENTIALS, "message": message}
         response = await self._call("PUT", f"{self._messaging}/Send", body)
         smtp_id: str = response["smtpId"]
         return smtp_id
 
     async def read_messages(self) -> int:
         url = f"{self._messaging}/GetMessages/{work.FOLDER}"
-        body = await self._read("POST", url, _JSON, msgspec.json.encode(_CREDENTIALS))
+        body = await self._read("POST", url, JSON, msgspec.json.encode(CREDENTIALS))
         messages = msgspec.json.decode(body)["messages"]
         for message in messages:
             for attachment in message["attachments"]:
@@ -81,62 +79,47 @@ class Client(work.Client):
         return len(messages)
 
     async def list_uids(self, folder: str) -> Sequence[int]:
-        uids: list[int] = (await self._call("POST", f"{self._messaging}/GetUIDs/{folder}", _CREDENTIALS))["uids"]
+        uids: list[int] = (await self._call("POST", f"{self._messaging}/GetUIDs/{folder}", CREDENTIALS))["uids"]
         return uids
 
     async def fetch_messages(self, folder: str, uids: list[int]) -> Sequence[object]:
         url = f"{self._messaging}/GetMessagesByUIDs/{folder}"
-        messages: list[object] = (await self._call("POST", url, {"auth": _CREDENTIALS, "uids": uids}))["messages"]
+        messages: list[object] = (await self._call("POST", url, {"auth": CREDENTIALS, "uids": uids}))["messages"]
         return messages
 
     async def sign(self, pdf: bytes) -> bytes:
-        identifier = await self.save(pdf)
-        await self._call("PATCH", f"{self._pdf}/{identifier}/sign", work.SIGNATURE, _BEARER)
+        identifier = str((await self._save(pdf))["identifier"])
+        await self._call("PATCH", f"{self._pdf}/{identifier}/sign", work.SIGNATURE, BEARER)
         return await self._get_doc(identifier)
 
-    async def save(self, pdf: bytes) -> str:
-        return str((await self._save(pdf))["identifier"])
+    async def sign_folder(self, source: Sequence[Path], folder: Path) -> int:
+        """Save, sign and pull, and delete each document. Nothing is recorded or waits until a file is on the disk."""
+        waiting = iter(source)
 
-    async def sign_and_pull(self, identifier: str) -> bytes:
-        url, body = f"{self._pdf}/{identifier}/sign/pull", msgspec.json.encode(work.SIGNATURE)
-        return pybase64.b64decode(await self._read("PATCH", url, {**_JSON, **_BEARER}, body), validate=True)
+        async def signer() -> None:
+            for file in waiting:
+                pdf = await asyncio.to_thread(self._read_document, file)
+                identifier = str((await self._save(pdf))["identifier"])
+                await self._record(file.name, "being signed", identifier)
+                url, body = f"{self._pdf}/{identifier}/sign/pull", msgspec.json.encode(work.SIGNATURE)
+                signed = pybase64.b64decode(await self._read("PATCH", url, {**JSON, **BEARER}, body), validate=True)
+                digest = await asyncio.to_thread(self._write_document, folder / file.name, signed)
+                await self._record(file.name, "signed", digest)
+                await self._read("DELETE", f"{self._pdf}/{identifier}", BEARER, None)
+                await self._record(file.name, "done")
 
-    async def delete(self, identifier: str) -> None:
-        await self._read("DELETE", f"{self._pdf}/{identifier}", _BEARER, None)
+        await asyncio.gather(*(signer() for _ in range(work.CONNECTIONS)))
+        return len(source)
 
-    async def floor_upload(self, path: Path) -> int:
-        """Read a file in blocks, and send each as base64: the minimum of any upload."""
-        headers = {**_TEXT, **_BEARER, "Content-Length": str(4 * -(-work.get_size(path) // 3))}
-        async with self._session.post(self._pdf, data=_yield_base64(path), headers=headers) as response:
-            return work.parse_received_bytes(msgspec.json.decode(await response.read())["description"])
+    def _read_document(self, file: Path) -> bytes:
+        return file.read_bytes()
 
-    async def floor_download(self, path: Path) -> int:
-        """Read the response of GetDoc, and write the size of the decoded document. Return the size of the response."""
-        with _open_unbuffered(path) as file:
-            url = f"{self._pdf}/{work.DOCUMENT}"
-            return await self._floor("GET", url, None, lambda text: file.write(memoryview(text)[: 3 * len(text) // 4]))
+    async def _record(self, name: str, state: str, value: str = "") -> None:
+        pass
 
-    async def floor_read_messages(self) -> int:
-        """Find each attachment in the response of GetMessages, decode it, and discard it. Return the number."""
-        text, found = bytearray(), 0
-
-        def take(piece: bytes) -> int:
-            nonlocal found
-            text.extend(piece)
-            parsed = 0
-            while b'"' in piece and (begin := text.find(_CONTENT, parsed)) >= 0:
-                begin += len(_CONTENT)
-                if (end := text.find(b'"', begin)) < 0:
-                    break
-                with memoryview(text)[begin:end] as content:
-                    pybase64.b64decode(content, validate=True)
-                found, parsed = found + 1, end
-            del text[:parsed]
-            return found
-
-        body = msgspec.json.encode(_CREDENTIALS)
-        await self._floor("POST", f"{self._messaging}/GetMessages/{work.FOLDER}", body, take)
-        return found
+    def _write_document(self, file: Path, content: bytes) -> str:
+        file.write_bytes(content)
+        return ""
 
     async def _read(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None) -> bytes:
         async with self._session.request(method, url, data=body, headers=headers) as response:
@@ -144,30 +127,12 @@ class Client(work.Client):
             return await response.read()
 
     async def _call(self, method: str, url: str, body: object, headers: Mapping[str, str] | None = None) -> Any:
-        response = await self._read(method, url, {**_JSON, **(headers or {})}, msgspec.json.encode(body))
+        response = await self._read(method, url, {**JSON, **(headers or {})}, msgspec.json.encode(body))
         return msgspec.json.decode(response)
 
     async def _save(self, pdf: bytes) -> Any:
-        return msgspec.json.decode(await self._read("POST", self._pdf, {**_TEXT, **_BEARER}, pybase64.b64encode(pdf)))
+        return msgspec.json.decode(await self._read("POST", self._pdf, {**TEXT, **BEARER}, pybase64.b64encode(pdf)))
 
     async def _get_doc(self, identifier: str) -> bytes:
-        text = await self._read("GET", f"{self._pdf}/{identifier}", {**_JSON, **_BEARER}, None)
+        text = await self._read("GET", f"{self._pdf}/{identifier}", {**JSON, **BEARER}, None)
         return pybase64.b64decode(text, validate=True)
-
-    async def _floor(self, method: str, url: str, body: bytes | None, take: Callable[[bytes], int]) -> int:
-        size = 0
-        async with self._session.request(method, url, data=body, headers={**_JSON, **_BEARER}) as response:
-            async for piece in response.content.iter_any():
-                take(piece)
-                size += len(piece)
-        return size
-
-
-def _open_unbuffered(path: Path) -> FileIO:
-    return path.open("wb", buffering=0)
-
-
-async def _yield_base64(path: Path) -> AsyncIterator[bytes]:
-    with path.open("rb", buffering=0) as file:
-        while block := file.read(_BLOCK_BYTES):
-            yield pybase64.b64encode(block)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import directsuite as ds
 from benchmarks.peers import work
@@ -79,3 +82,22 @@ class Client(work.Client):
         stored = await self.suite.signing.save(pdf)
         await self.suite.signing.sign(stored, _SIGNATURE)
         return await self.suite.signing.get_doc(stored)
+
+    async def synchronise(self, folder: Path, mailboxes: int, messages: int) -> int:
+        """Synchronise new mailboxes with the given number of messages into a new database in a folder."""
+        canned: Any = importlib.import_module("benchmarks.sync.canned")  # not part of other works
+        await canned.synchronise(self.suite, folder, mailboxes, messages)
+        return mailboxes * messages
+
+    async def sign_folder(self, source: Sequence[Path], folder: Path) -> int:
+        """Sign the documents in a job, which records each step in its journal before the next step."""
+        signing: Any = importlib.import_module("directsuite.jobs.signing")  # not part of other works
+        documents, target = signing.Folder(source[0].parent), signing.TargetFolder(folder)
+        signature = ds.Signature(name=work.SIGNATURE["name"], reason="Approved", gs_name="Alice")
+        async with signing.SigningJournal(folder / "journal.db") as journal:
+            job = signing.SigningJob(
+                self.suite.signing, documents, target, [signature], journal=journal, concurrency=work.CONNECTIONS
+            )
+            progress = await job.run()
+            assert (progress.failed, (await journal.tally()).abandoned) == (0, 0)
+        return int(progress.done)

@@ -109,7 +109,7 @@ async def run_script(python: str, script: str) -> Reading:
 @contextlib.asynccontextmanager
 async def start_worker(context: RowContext, row: MeasuredRow, client: str) -> AsyncGenerator[Process]:
     """Start a worker and wait until it is ready. Raises CannotError and WorkerFailedError."""
-    folder = context.disk if row.on_disk else context.folder
+    folder = context.disk if row.reads_files else context.folder
     arguments = [row.name, client, context.server, str(folder), *(["--quick"] if context.quick else [])]
     async with _start_process(context.python, "-m", "benchmarks.rows.worker", *arguments) as process:
         content = await _read_line(process)

@@ -16,8 +16,6 @@ FLOOR = "floor"
 """The least code that does the work, with bare aiohttp."""
 AIOHTTP = "aiohttp"
 """Only `import aiohttp`."""
-CLIENT_OF_ROLE = {FLOOR: BARE}
-"""The classes in benchmarks.peers that do the work of roles that are not clients."""
 
 MB = 1_000_000
 
@@ -47,17 +45,22 @@ PAUSES = P50, P99, PAUSE
 class Figure:
     """A quantity of our client, or its ratio to another client in the same round, with a target.
 
-    beside: the other client. per: a divisor of a quantity without another client. bound: the target.
-    at_least: True if the bound is a minimum. of: the quantity of which the figure is a multiple or a percentage.
+    beside: the other client. bound: the target, a minimum for RATE and a maximum for other quantities.
+    per: a divisor of a quantity without another client. of: the quantity of which the figure is a multiple or a
+    percentage.
     """
 
     quantity: Quantity
     beside: str | None = None
     bound: float | None = None
     per: float = 1.0
-    at_least: bool = False
     unit: str = "x"
     of: str = ""
+
+    @property
+    def at_least(self) -> bool:
+        """True if the bound is a minimum."""
+        return self.quantity is Quantity.RATE
 
     @property
     def name(self) -> str:
@@ -77,14 +80,15 @@ class Figure:
         return "met" if self.is_met(value) else f"**missed by {100 * abs(value - self.bound) / self.bound:.0f} %**"
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen
 class MeasuredRow:
     """A measurement with several clients.
 
     name: for --only. work: a key of works.WORKS. unit: the unit of work, for the report.
-    options: the sizes of the work and of the server's responses. quick: replaces them for --quick and the warm-up.
+    options: the sizes of the work and of the server's responses.
     fresh: each turn runs in a new process, so that it cannot reuse memory; otherwise a turn is done before the first
-    measured one. pauses: pauses of the event loop are measured. on_disk: files are on a disk instead of in memory.
+    measured one. pauses: pauses of the event loop are measured. reads_files: the work reads `documents` files with the
+    size `document`, from a disk instead of memory.
     scripts: instead of a work, Python code for each client, measured in a new interpreter.
     """
 
@@ -93,13 +97,12 @@ class MeasuredRow:
     work: str = ""
     unit: str = "call"
     options: Mapping[str, Any] = attrs.field(factory=dict[str, Any])
-    quick: Mapping[str, Any] = attrs.field(factory=dict[str, Any])
+    rounds: int = 7
     clients: tuple[str, ...] = (OURS, BARE, *PEERS)
     figures: tuple[Figure, ...] = ()
-    rounds: int = 7
     fresh: bool = False
     pauses: bool = False
-    on_disk: bool = False
+    reads_files: bool = False
     scripts: Mapping[str, str] = attrs.field(factory=dict[str, str])
 
     @property
@@ -110,7 +113,21 @@ class MeasuredRow:
 
     def make_quick(self) -> MeasuredRow:
         """Return a small row, which shows that the work runs. Its figures have no meaning."""
-        return attrs.evolve(self, options={**self.options, **self.quick}, rounds=min(self.rounds, 2))
+        options = {name: min(size, _QUICK.get(name, size)) for name, size in self.options.items()}
+        return attrs.evolve(self, options=options, rounds=min(self.rounds, 2))
+
+
+_QUICK = {
+    "calls": 100,
+    "repeats": 5,
+    "messages": 5,
+    "attachment": 200_000,
+    "document": 300_000,
+    "documents": 5,
+    "signatures": 8,
+    "batches": 40,
+}
+"""The maximum of each size for --quick and the warm-up."""
 
 
 def _compare(quantity: Quantity, *clients: str) -> tuple[Figure, ...]:
@@ -167,17 +184,14 @@ _IMPORTS = {
     OPENAPI_GENERATOR: _make_script("from benchmarks.peers.openapi_generator import load; load()"),
     OPENAPI_PYTHON_CLIENT: _make_script("from benchmarks.peers.openapi_python_client import load; load()"),
 }
-_ATTACHMENT, _WITH_ATTACHMENTS = 200_000, 500
-_ATTACHMENTS_MB = _WITH_ATTACHMENTS * 4 * -(-_ATTACHMENT // 3) / MB
+_ATTACHMENTS_MB = 500 * 4 * -(-200_000 // 3) / MB
 _MAX_BATCH_RATE = 10 / 0.05 * 50  # messages per second: 10 connections, 50 ms, batches of 50
-_SMALL_FILE = {"document": 300_000}
 
 _SMALL = MeasuredRow(
-    name="small-sequential",
-    title="One small call after another",
-    work="small_calls",
+    "small-sequential",
+    "One small call after another",
+    "small_calls",
     options={"calls": 400, "callers": 1},
-    quick={"calls": 100},
     rounds=15,
     figures=(
         Figure(CPU, BARE, 1.05),
@@ -187,12 +201,11 @@ _SMALL = MeasuredRow(
     ),
 )
 _METADATA = MeasuredRow(
-    name="decode-page",
-    title="Decode a page of 50 metadata records",
-    work="decode_metadata",
-    unit="record",
-    options={"messages": 50, "repeats": 150},
-    quick={"repeats": 5},
+    "decode-page",
+    "Decode a page of 50 metadata records",
+    "decode_metadata",
+    "record",
+    {"messages": 50, "repeats": 150},
     rounds=15,
     figures=(
         Figure(CPU, OPENAPI_GENERATOR, 0.40),
@@ -201,16 +214,15 @@ _METADATA = MeasuredRow(
     ),
 )
 _UPLOAD = MeasuredRow(
-    name="upload",
-    title="Upload 100 MB (Save, from a file)",
-    work="upload",
-    unit="KB",
-    options={"document": 100 * MB},
-    quick=_SMALL_FILE,
+    "upload",
+    "Upload 100 MB (Save, from a file)",
+    "upload",
+    "KB",
+    {"document": 100 * MB},
     clients=(OURS, FLOOR, BARE, *PEERS),
     fresh=True,
     pauses=True,
-    on_disk=True,  # in the system's cache
+    reads_files=True,  # in the system's cache
     figures=_bulk(peak=2.0, pause=20.0, cpu=1.35),
 )
 _DOWNLOAD = attrs.evolve(
@@ -218,22 +230,63 @@ _DOWNLOAD = attrs.evolve(
     name="download",
     title="Download 100 MB (GetDoc, to a file)",
     work="download",
-    on_disk=False,
+    reads_files=False,
     figures=_bulk(peak=2.0, pause=35.0, cpu=1.6),
 )
 _STREAM = attrs.evolve(
-    _UPLOAD,
+    _DOWNLOAD,
     name="stream",
     title="Read a GetMessages response of 300 MB, message by message",
     work="read_messages",
     unit="message",
     options={"messages": 300, "attachment": 750_000},
-    quick={"messages": 5, "attachment": 3000},
     rounds=5,
     figures=_bulk(peak=10.0, pause=35.0, cpu=1.9),
 )
+_READY_ROW = MeasuredRow(
+    "ready",
+    "Start a client over https: import, open, and use the models of all four services once",
+    unit="start",
+    scripts={**_IMPORTS, OURS: _make_script(_READY)},
+    clients=(OURS, AIOHTTP, *PEERS),
+    rounds=11,
+    figures=(Figure(CPU, AIOHTTP, 1.45), *_compare(CPU, *PEERS)),
+)
+_JOB = MeasuredRow(
+    "job",
+    "Sign 200 documents of 200 KB in a job with a journal",
+    "sign_folder",
+    "document",
+    {"documents": 200, "document": 200_000},
+    clients=(OURS, FLOOR, BARE),
+    fresh=True,
+    pauses=True,
+    reads_files=True,
+    figures=(
+        Figure(RATE, FLOOR, 1.1),
+        Figure(RATE, BARE, 0.5),
+        *_compare(CPU, FLOOR, BARE),
+        *_compare(PEAK, FLOOR, BARE),
+    ),
+)
 
-TARGETS: tuple[MeasuredRow, ...] = (
+
+def _embed(name: str, title: str, work: str, options: Mapping[str, Any], pause: float | None = None) -> MeasuredRow:
+    """Return a row of which only the pauses are shown. pause: the bound of the longest one, in milliseconds."""
+    figures = () if pause is None else (Figure(PAUSE, bound=pause, unit="ms"),)
+    clients = (OURS,) if work == "synchronise" else (OURS, BARE)
+    return MeasuredRow(
+        name, title, work, options=options, rounds=5, clients=clients, figures=figures, fresh=True, pauses=True
+    )
+
+
+def _enlarge(row: MeasuredRow, title: str, options: Mapping[str, Any]) -> MeasuredRow:
+    figures = Figure(PEAK, unit="MB"), Figure(PAUSE, unit="ms")
+    name = f"giant-{row.name}"
+    return attrs.evolve(row, name=name, title=title, options=options, figures=figures, clients=(OURS,), rounds=1)
+
+
+TABLE: tuple[MeasuredRow, ...] = (
     _SMALL,
     attrs.evolve(
         _SMALL,
@@ -248,17 +301,15 @@ TARGETS: tuple[MeasuredRow, ...] = (
         name="decode-10000",
         title="Decode 10,000 metadata records",
         options={"messages": 10_000, "repeats": 1},
-        quick={"messages": 200},
         rounds=7,
         figures=_compare(CPU, *PEERS, BARE),
     ),
     MeasuredRow(
-        name="list-attachments",
-        title="Read a list of 500 messages with attachments of 200 KB",
-        work="get_messages",
-        unit="message",
-        options={"messages": _WITH_ATTACHMENTS, "attachment": _ATTACHMENT},
-        quick={"messages": 5},
+        "list-attachments",
+        "Read a list of 500 messages with attachments of 200 KB",
+        "get_messages",
+        "message",
+        {"messages": 500, "attachment": 200_000},
         rounds=5,
         fresh=True,
         figures=(
@@ -272,72 +323,38 @@ TARGETS: tuple[MeasuredRow, ...] = (
     _DOWNLOAD,
     _STREAM,
     MeasuredRow(
-        name="batches",
-        title="2,000 batches of 50 messages, in order, 50 ms latency, 10 connections",
-        work="batches",
-        unit="message",
-        options={"batches": 2000, "per": 50, "latency": 0.05},
-        quick={"batches": 40},
+        "batches",
+        "2,000 batches of 50 messages, in order, 50 ms latency, 10 connections",
+        "batches",
+        "message",
+        {"batches": 2000, "per": 50, "latency": 0.05},
         rounds=3,
         fresh=True,
         figures=(
-            Figure(
-                RATE, per=_MAX_BATCH_RATE / 100, bound=93.0, at_least=True, unit="%", of="the maximum at this latency"
-            ),
+            Figure(RATE, per=_MAX_BATCH_RATE / 100, bound=93.0, unit="%", of="the maximum at this latency"),
             *_compare(RATE, BARE, *PEERS),
             *_compare(CPU, BARE, *PEERS),
         ),
     ),
     MeasuredRow(
-        name="signing",
-        title="Sign documents of 200 KB, three calls each, 32 at a time",
-        work="sign",
-        unit="document",
-        options={"documents": 160, "document": 200_000},
-        quick={"documents": 8},
+        "signing",
+        "Sign documents of 200 KB, three calls each, 32 at a time",
+        "sign",
+        "document",
+        {"signatures": 160, "document": 200_000},
         rounds=11,
-        figures=(Figure(RATE, BARE, 0.88, at_least=True), *_compare(RATE, *PEERS), *_compare(CPU, BARE, *PEERS)),
+        reads_files=True,
+        figures=(Figure(RATE, BARE, 0.88), *_compare(RATE, *PEERS), *_compare(CPU, BARE, *PEERS)),
     ),
-    MeasuredRow(
+    attrs.evolve(
+        _READY_ROW,
         name="import",
         title="Import the package",
         unit="import",
         scripts=_IMPORTS,
-        clients=(OURS, AIOHTTP, *PEERS),
-        rounds=11,
         figures=(Figure(CPU, AIOHTTP, 0.05), *_compare(CPU, *PEERS)),
     ),
-    MeasuredRow(
-        name="ready",
-        title="Start a client over https: import, open, and use the models of all four services once",
-        unit="start",
-        scripts={**_IMPORTS, OURS: _make_script(_READY)},
-        clients=(OURS, AIOHTTP, *PEERS),
-        rounds=11,
-        figures=(Figure(CPU, AIOHTTP, 1.45), *_compare(CPU, *PEERS)),
-    ),
-)
-"""The rows with targets."""
-
-_JOB = MeasuredRow(
-    name="job",
-    title="Sign 200 documents of 200 KB in a job with a journal",
-    work="sign_folder",
-    unit="document",
-    options={"documents": 200, "document": 200_000},
-    quick={"documents": 5},
-    clients=(OURS, FLOOR, BARE),
-    fresh=True,
-    pauses=True,
-    on_disk=True,
-    figures=(
-        Figure(RATE, FLOOR, 1.1, at_least=True),
-        Figure(RATE, BARE, 0.5, at_least=True),
-        *_compare(CPU, FLOOR, BARE),
-        *_compare(PEAK, FLOOR, BARE),
-    ),
-)
-JOBS: tuple[MeasuredRow, ...] = (
+    _READY_ROW,
     _JOB,
     attrs.evolve(
         _JOB,
@@ -347,74 +364,35 @@ JOBS: tuple[MeasuredRow, ...] = (
         pauses=False,
         figures=_compare(RATE, FLOOR, BARE),
     ),
-)
-"""Signing jobs."""
-
-_MEMORY = (Figure(PEAK, unit="MB"), Figure(PAUSE, unit="ms"))
-GIANT: tuple[MeasuredRow, ...] = (
-    attrs.evolve(
-        _DOWNLOAD,
-        name="giant-download",
-        title="Download a PDF of 1 GB",
-        options={"document": 1000 * MB},
-        figures=_MEMORY,
-        clients=(OURS,),
-        rounds=1,
-    ),
-    attrs.evolve(
+    _enlarge(_DOWNLOAD, "Download a PDF of 1 GB", {"document": 1000 * MB}),
+    _enlarge(
         _STREAM,
-        name="giant-stream",
-        title="Read a GetMessages response of 1 GB, message by message",
-        options={"messages": 1000, "attachment": 750_000},
-        figures=_MEMORY,
-        clients=(OURS,),
-        rounds=1,
+        "Read a GetMessages response of 1 GB, message by message",
+        {"messages": 1000, "attachment": 750_000},
+    ),
+    _embed(
+        "embedding-calls",
+        "Small calls by 64 callers",
+        "small_calls",
+        {"calls": 12_800, "callers": 64, "connections": 64},
+    ),
+    _embed(
+        "embedding-list", "Read a list of 100,000 messages of 0.8 KB", "get_messages", {"messages": 100_000}, pause=50.0
+    ),
+    _embed(
+        "embedding-attachments",
+        "Read a list of 50 messages of 1 MB",
+        "get_messages",
+        {"messages": 50, "attachment": 750_000},
+        pause=20.0,
+    ),
+    _embed(
+        "embedding-sync",
+        "Synchronise 20 mailboxes with 200 messages of 20 KB each into SQLite",
+        "synchronise",
+        {"mailboxes": 20, "messages": 200, "attachment": 15_000},
     ),
 )
-"""Transfers of 1 GB."""
-
-
-_EMBEDDED = MeasuredRow(name="", title="", clients=(OURS, BARE), rounds=5, fresh=True, pauses=True)
-EMBEDDING: tuple[MeasuredRow, ...] = (
-    attrs.evolve(
-        _EMBEDDED,
-        name="embedding-calls",
-        title="Small calls by 64 callers",
-        work="small_calls",
-        options={"calls": 12_800, "callers": 64, "connections": 64},
-        quick={"calls": 640},
-    ),
-    attrs.evolve(
-        _EMBEDDED,
-        name="embedding-list",
-        title="Read a list of 100,000 messages of 0.8 KB",
-        work="get_messages",
-        options={"messages": 100_000},
-        quick={"messages": 5},
-        figures=(Figure(PAUSE, bound=50.0, unit="ms"),),
-    ),
-    attrs.evolve(
-        _EMBEDDED,
-        name="embedding-attachments",
-        title="Read a list of 50 messages of 1 MB",
-        work="get_messages",
-        options={"messages": 50, "attachment": 750_000},
-        quick={"messages": 5},
-        figures=(Figure(PAUSE, bound=20.0, unit="ms"),),
-    ),
-    attrs.evolve(
-        _EMBEDDED,
-        name="embedding-sync",
-        title="Synchronise 20 mailboxes with 200 messages of 20 KB each into SQLite",
-        work="synchronise",
-        options={"mailboxes": 20, "messages": 200, "attachment": 15_000},
-        quick={"messages": 3},
-        clients=(OURS,),
-    ),
-)
-"""Works of which only the pauses are measured: what does a program notice in whose event loop the client runs?"""
-
-TABLE: tuple[MeasuredRow, ...] = (*TARGETS, *JOBS, *GIANT, *EMBEDDING)
 
 
 def choose_rows(names: list[str]) -> tuple[MeasuredRow, ...]:
