@@ -25,7 +25,8 @@ import directsuite as ds
 from benchmarks.peers import work
 from benchmarks.processes import RESULTS
 from benchmarks.server import make_scenario_url, run_server
-from benchmarks.sync.canned import CannedRemote, RequestCounter, make_rounds
+from benchmarks.sync.canned import CannedRemote, make_rounds
+from directsuite.core.events import AttemptStarted, Event
 from directsuite.durable import sqlite
 from directsuite.jobs.signing import Pdf, SigningJob, SigningJournal, TargetFolder
 from directsuite.sync import SqliteSink, SqliteStore
@@ -38,12 +39,16 @@ _MESSAGES, _PAGE, _DOCUMENTS, _SIZE = 1_000, 50, 20, 20_000
 Counts = dict[str, int]
 
 
-@attrs.frozen
+@attrs.frozen(eq=False)
 class Gauge:
-    """Counts requests of a suite and statements of SQLite."""
+    """Counts statements of SQLite, and requests by operation, as a listener of a suite."""
 
-    requests: RequestCounter = attrs.field(factory=RequestCounter)
+    requests: Counter[str] = attrs.field(factory=Counter[str])
     statements: Counter[str] = attrs.field(factory=Counter[str])
+
+    def __call__(self, event: Event) -> None:
+        if isinstance(event, AttemptStarted):
+            self.requests[event.operation] += 1
 
     @contextlib.contextmanager
     def count_statements(self) -> Generator[None]:
@@ -60,7 +65,7 @@ class Gauge:
 
     async def measure(self, do: Callable[[], Awaitable[object]]) -> Counts:
         """Return the counts of a piece of work that was done once before."""
-        self.requests.count.clear()
+        self.requests.clear()
         self.statements.clear()
         tracemalloc.start()
         try:
@@ -69,7 +74,7 @@ class Gauge:
         finally:
             tracemalloc.stop()
         statements, commits = self.statements.total(), self.statements["COMMIT"]
-        return {"requests": self.requests.count.total(), "statements": statements, "commits": commits, "peak": peak}
+        return {"requests": self.requests.total(), "statements": statements, "commits": commits, "peak": peak}
 
 
 async def _measure_counts(url: str, folder: Path) -> dict[str, Counts]:
@@ -80,7 +85,7 @@ async def _measure_counts(url: str, folder: Path) -> dict[str, Counts]:
         requests_per_second=1e9,
     )
     with gauge.count_statements():
-        async with ds.DirectSuite(settings, token=work.TOKEN, listeners=[gauge.requests]) as suite:
+        async with ds.DirectSuite(settings, token=work.TOKEN, listeners=[gauge]) as suite:
             box = suite.mailbox(work.USERNAME, work.PASSWORD)
             for _ in ("first", "counted"):  # the first run imports modules
                 found["a small call"] = await gauge.measure(box.get_message_count)

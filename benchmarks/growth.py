@@ -19,7 +19,7 @@ import directsuite as ds
 from benchmarks.counts import Gauge
 from benchmarks.gauges import measure_cpu, read_resident_bytes
 from benchmarks.pictures import Panel, draw
-from benchmarks.processes import RESULTS, Figures, Work, format_machine, run_work_in_folder, write_page
+from benchmarks.processes import RESULTS, Figures, Work, format_machine, format_table, run_work_in_folder, write_page
 from benchmarks.server import make_scenario_url, run_server
 from benchmarks.sync.canned import (
     CannedRemote,
@@ -212,12 +212,16 @@ def fit_slope(sizes: Sequence[int], costs: Sequence[float]) -> float:
 
 def format_section(growth: Growth, found: Sequence[Figures]) -> str:
     """Return the table of a curve."""
-    sizes = " | ".join(f"{size:,}" for size in growth.sizes)
-    lines = [f"## {growth.title}", "", f"| | {sizes} | slope |", "|---" * (len(growth.sizes) + 2) + "|"]
-    for name, unit in growth.figures.items():
-        values = " | ".join(f"{figures[name]:,.3g}" for figures in found)
-        lines.append(f"| {unit} | {values} | {fit_slope(growth.sizes, compute_total_costs(growth, found, name)):.2f} |")
-    return "\n".join([*lines, ""])
+    rows = [
+        (
+            unit,
+            *(f"{figures[name]:,.3g}" for figures in found),
+            f"{fit_slope(growth.sizes, compute_total_costs(growth, found, name)):.2f}",
+        )
+        for name, unit in growth.figures.items()
+    ]
+    columns = ("", *(f"{size:,}" for size in growth.sizes), "slope")
+    return f"## {growth.title}\n\n{format_table(columns, rows)}\n"
 
 
 def make_panel(growth: Growth, found: Sequence[Figures]) -> Panel:

@@ -8,7 +8,7 @@ import os
 import platform
 import statistics
 import tempfile
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from importlib import metadata
 from pathlib import Path
@@ -79,10 +79,15 @@ def describe_machine() -> dict[str, str]:
     }
 
 
+def format_table(columns: Sequence[object], rows: Iterable[Sequence[object]]) -> str:
+    """Return a table in Markdown."""
+    return "\n".join(f"| {' | '.join(map(str, cells))} |" for cells in (columns, ["---"] * len(columns), *rows))
+
+
 def format_machine() -> str:
     """Return the description of the machine as a folded table in Markdown."""
-    rows = "\n".join(f"| {name} | {value} |" for name, value in describe_machine().items())
-    return f"<details><summary>Measured on</summary>\n\n| | |\n|---|---|\n{rows}\n\n</details>\n"
+    table = format_table(["", ""], describe_machine().items())
+    return f"<details><summary>Measured on</summary>\n\n{table}\n\n</details>\n"
 
 
 @attrs.frozen
@@ -92,11 +97,6 @@ class Spread:
     median: float
     low: float
     high: float
-
-    @property
-    def width(self) -> float:
-        """The distance between the quartiles."""
-        return self.high - self.low
 
     def __str__(self) -> str:
         return f"{self.median:.2f} [{self.low:.2f}-{self.high:.2f}]"

@@ -1,15 +1,13 @@
 """`python -m benchmarks walks`: the code that a reader passes who follows a piece of work from call to call.
 
-Each piece of work runs once, and again with a profiler. A walk counts the files
-of the package, and the steps from one file to another. A second table has the size of each folder of the package.
+Each piece of work runs once, and again with a profiler. A walk counts the files of the package, and the steps from one
+file to another.
 """
 
 from __future__ import annotations
 
-import ast
 import asyncio
 import itertools
-import statistics
 import sys
 import tempfile
 from collections.abc import Awaitable, Callable
@@ -21,6 +19,7 @@ import attrs
 import pikepdf
 
 import directsuite as ds
+from benchmarks.processes import format_table
 from benchmarks.soak.sandbox_process import run_sandbox
 from directsuite.jobs.signing import Folder, SigningJob, SigningJournal, TargetFolder
 from directsuite.sandbox.samples import DOMAIN
@@ -131,27 +130,9 @@ async def record_walks() -> dict[str, CallPath]:
     return walks
 
 
-def measure_sizes(package: Path = _PACKAGE) -> dict[str, tuple[int, int, float, int]]:
-    """Return files, lines, median lines of a file, and classes: of the package, and of each of its folders."""
-    files: dict[str, list[tuple[int, int]]] = {}
-    for path in sorted(package.rglob("*.py")):
-        text = path.read_text("utf-8")
-        classes = sum(isinstance(node, ast.ClassDef) for node in ast.walk(ast.parse(text)))
-        parts = path.relative_to(package).parts
-        for folder in ("all", parts[0] if len(parts) > 1 else "."):
-            files.setdefault(folder, []).append((text.count("\n"), classes))
-    return {
-        folder: (len(each), sum(n for n, _ in each), statistics.median(n for n, _ in each), sum(n for _, n in each))
-        for folder, each in files.items()
-    }
-
-
 def print_walks(_: object) -> int:
-    """Print both tables in Markdown."""
-    print("| walk | files | steps | calls |\n|---|---|---|---|")
-    for name, path in asyncio.run(record_walks()).items():
-        print(f"| {name} | {len(path.files)} | {path.steps} | {path.calls} |")
-    print("\n| folder | files | lines | median | classes |\n|---|---|---|---|---|")
-    for folder, (files, lines, median, classes) in measure_sizes().items():
-        print(f"| {folder} | {files} | {lines:,} | {median:g} | {classes} |")
+    """Print the table in Markdown."""
+    walks = asyncio.run(record_walks()).items()
+    rows = [(name, len(path.files), path.steps, path.calls) for name, path in walks]
+    print(format_table(("walk", "files", "steps", "calls"), rows))
     return 0

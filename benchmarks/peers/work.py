@@ -78,18 +78,48 @@ class Client:
         return await read_in_order(await self.list_uids(folder), per, fetch, 2 * self._connections)
 
 
-def make_request(models: Any, authentication: object, path: Path, type_field: str) -> Any:
-    """Return the request of Send, made of the models of a generated client."""
-    content = base64.b64encode(read_bytes(path)).decode()
-    message = models.Message(
-        sender=USERNAME,
-        subject=SUBJECT,
-        body=BODY,
-        html_body=False,
-        recipients=[models.Recipient(email=RECIPIENT, **{type_field: models.RecipientType.TO})],
-        attachment_list=[models.Attachment(content=content, content_type=MEDIA_TYPE, filename=FILENAME)],
-    )
-    return models.SendRequest(authentication=authentication, message=message)
+class GeneratedClient(Client):
+    """The works of generated clients that differ only in names. The contents of attachments remain base64 text."""
+
+    _models: Any
+    _authentication: Any
+    _type_field = "type"
+
+    async def _call(self, operation: str, *segments: str, body: object) -> Any:
+        """Call an operation of the messaging service, named as in Python."""
+        raise NotImplementedError
+
+    async def message_count(self) -> int:
+        count: int = (await self._call("get_message_count", FOLDER, body=self._authentication)).count
+        return count
+
+    async def send(self, path: Path) -> str:
+        content = base64.b64encode(read_bytes(path)).decode()
+        recipient = self._models.Recipient(email=RECIPIENT, **{self._type_field: self._models.RecipientType.TO})
+        message = self._models.Message(
+            sender=USERNAME,
+            subject=SUBJECT,
+            body=BODY,
+            html_body=False,
+            recipients=[recipient],
+            attachment_list=[self._models.Attachment(content=content, content_type=MEDIA_TYPE, filename=FILENAME)],
+        )
+        request = self._models.SendRequest(authentication=self._authentication, message=message)
+        smtp_id: str = (await self._call("send", body=request)).smtp_id
+        return smtp_id
+
+    async def read_messages(self) -> int:
+        response = await self._call("get_messages", FOLDER, body=self._authentication)
+        return sum(1 for _ in response.messages)
+
+    async def list_uids(self, folder: str) -> Sequence[int]:
+        uids: list[int] = (await self._call("get_uids", folder, body=self._authentication)).uids
+        return uids
+
+    async def fetch_messages(self, folder: str, uids: list[int]) -> Sequence[object]:
+        request = self._models.UidsRequestType(auth=self._authentication, uids=uids)
+        messages: list[object] = (await self._call("get_messages_by_uids", folder, body=request)).messages
+        return messages
 
 
 def name_folder(messages: int) -> str:

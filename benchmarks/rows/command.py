@@ -60,7 +60,7 @@ def run_rows(rows: Sequence[MeasuredRow], *, quick: bool, peers: Path | None) ->
             prepared = prepare(peers or Path(folder, "peers"))
         start = time.monotonic()
         with run_server() as server:
-            context = RowContext(prepared.python, server, Path(folder), Path(disk), prepared.missing, quick)
+            context = RowContext(prepared, server, Path(folder), Path(disk), quick)
             outcomes = [_measure_row(row.make_quick() if quick else row, context) for row in rows]
         seconds = time.monotonic() - start
     machine = {**describe_machine(), **prepared.versions}

@@ -3,29 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 
 from benchmarks.pictures import Panel, draw
-from benchmarks.processes import Spread
+from benchmarks.processes import Spread, format_table
 from benchmarks.rows.results import Outcome, Results
-from benchmarks.rows.table import BARE, OURS, PAUSES, Figure, MeasuredRow, Quantity
+from benchmarks.rows.table import BARE, CPU, OURS, P50, P99, PAUSE, PEAK, RATE, WALL, Figure, MeasuredRow
 
 _FORMATS = ((0.1, ".2g"), (10, ".2f"), (100, ".1f"), (math.inf, ",.0f"))
-_COLUMNS = {
-    Quantity.CPU: "CPU, µs",
-    Quantity.WALL: "wall, µs",
-    Quantity.RATE: "per second",
-    Quantity.PEAK: "peak, MB",
-    Quantity.P50: "p50, ms",
-    Quantity.P99: "p99, ms",
-    Quantity.PAUSE: "longest pause, ms",
-}
-_QUANTITIES = [quantity for quantity in Quantity if quantity not in (Quantity.P50, Quantity.P99)]
-_SCALES = {Quantity.CPU: 1e6, Quantity.WALL: 1e6}
+_COLUMNS, _PAUSE_COLUMNS = (CPU, WALL, RATE, PEAK, PAUSE), (P50, P99, PAUSE)
 _HEADLINES = (
-    ("small-sequential", Quantity.CPU, "CPU of a small call, µs"),
-    ("upload", Quantity.PEAK, "Peak memory of an upload of 100 MB, MB"),
+    ("small-sequential", CPU, "CPU of a small call, µs"),
+    ("upload", PEAK, "Peak memory of an upload of 100 MB, MB"),
 )
 _EXPLANATION = """\
 In each round every client does one turn, in a rotating order. A figure is the median of the rounds' ratios (or of the
@@ -47,17 +37,21 @@ of the rounds, with quartiles. The client, with all of its threads, has one core
 
 def format_page(results: Results, pictures: Iterable[str] = ()) -> str:
     """Return the page. pictures: the links of the pictures."""
-    embedded, rest = results.find("embedding-"), results.find("giant-")
-    measured = [each for each in results.outcomes if each not in embedded + rest]
-    paused = [*embedded, *(each for each in measured if each.row.pauses)]
     targets = [
         (each.row, figure, spread)
-        for each in (*measured, *embedded)
+        for each in results.outcomes
         for figure, spread in each.compute_figures().items()
         if figure.bound is not None
     ]
     met = sum(figure.is_met(spread.median) for _, figure, spread in targets)
     smoke = "\n**A quick run with small sizes: its figures have no meaning.**\n" if results.quick else ""
+    embedding = [
+        [each.row.title, client, *(format_spread(each.compute_spread(client, quantity)) for quantity in _PAUSE_COLUMNS)]
+        for each in sorted(results.outcomes, key=lambda each: not each.row.is_embedded)
+        for client in (OURS, BARE)
+        if each.row.pauses and client in each.readings
+    ]
+    columns = ["row", "client", *(quantity.column for quantity in _PAUSE_COLUMNS)]
     lines = [
         "# Results",
         "",
@@ -65,70 +59,49 @@ def format_page(results: Results, pictures: Iterable[str] = ()) -> str:
         smoke,
         "## Targets",
         "",
-        "| work | figure | target | result [quartiles] | |",
-        "|---|---|---|---|---|",
-        *(_format_target(*target) for target in targets),
+        format_table(["work", "figure", "target", "result [quartiles]", ""], (_list_cells(*each) for each in targets)),
         "",
         _EXPLANATION,
         "",
-        *(line for link in pictures for line in (f"![{Path(link).stem}]({link})", "")),
-        *(["## Embedding", "", _EMBEDDING, "", *_format_table(paused, PAUSES, (OURS, BARE))] if paused else []),
+        *(f"![{Path(link).stem}]({link})\n" for link in pictures),
+        *(["## Embedding", "", _EMBEDDING, "", format_table(columns, embedding), ""] if embedding else []),
         "## Rows",
         "",
-        *(line for each in measured for line in _format_row(each)),
-        *(["## Transfers of 1 GB", "", *_format_table(rest, _QUANTITIES)] if rest else []),
+        *(line for each in results.outcomes if not each.row.is_embedded for line in _format_row(each)),
         "## Machine",
         "",
-        "| | |",
-        "|---|---|",
-        *(f"| {name} | {value} |" for name, value in results.machine.items()),
+        format_table(["", ""], results.machine.items()),
         "",
     ]
     return "\n".join(lines)
 
 
-def _format_target(row: MeasuredRow, figure: Figure, spread: Spread) -> str:
+def _list_cells(row: MeasuredRow, figure: Figure, spread: Spread) -> tuple[str, ...]:
     bound = f"{'≥' if figure.at_least else '≤'} {figure.bound:g} {figure.unit}"
-    cells = row.title, figure.name, bound, format_spread(spread), figure.describe_verdict(spread.median)
-    return _format_cells(cells)
+    return row.title, figure.name, bound, format_spread(spread), figure.describe_verdict(spread.median)
 
 
 def _format_row(outcome: Outcome) -> list[str]:
     row, rounds = outcome.row, max(map(len, outcome.readings.values()), default=0)
+    columns = [quantity for quantity in _COLUMNS if row.pauses or quantity is not PAUSE]
+    table = [
+        *(
+            [client, *(format_spread(outcome.compute_spread(client, quantity)) for quantity in columns)]
+            for client in outcome.readings
+        ),
+        *([client, why.replace("|", "/"), *[""] * (len(columns) - 1)] for client, why in outcome.absent.items()),
+    ]
     lines = [f"### {row.title}", "", f"`--only {row.name}`: {rounds} rounds; for one {row.unit}.", ""]
-    lines += _format_table([outcome], _QUANTITIES)
+    lines += [format_table(["client", *(quantity.column for quantity in columns)], table), ""]
     figures = [
         f"{figure.name}: {format_spread(spread)} {figure.unit}" for figure, spread in outcome.compute_figures().items()
     ]
     return [*lines, "Ours, " + "; ".join(figures) + ".", ""] if figures else lines
 
 
-def _format_table(
-    outcomes: Sequence[Outcome], quantities: Sequence[Quantity], clients: Sequence[str] | None = None
-) -> list[str]:
-    """Return a table of quantities of the clients, or of all. Several rows have an additional column with titles."""
-    quantities = [quantity for quantity in quantities if any(quantity in each.quantities for each in outcomes)]
-    first = ["row"] if len(outcomes) > 1 else []
-    lines = [_format_cells([*first, "client", *(_COLUMNS[quantity] for quantity in quantities)])]
-    lines.append("|---" * (len(first) + 1 + len(quantities)) + "|")
-    for each in outcomes:
-        title = [each.row.title] if first else []
-        for client in each.readings if clients is None else [client for client in clients if client in each.readings]:
-            spreads = (each.compute_spreads(quantity)[client] for quantity in quantities)
-            cells = [format_spread(s, _SCALES.get(q, 1.0)) for q, s in zip(quantities, spreads, strict=True)]
-            lines.append(_format_cells([*title, client, *cells]))
-        for client, reason in each.absent.items() if clients is None else ():
-            lines.append(_format_cells([*title, client, reason.replace("|", "/"), *[""] * (len(quantities) - 1)]))
-    return [*lines, ""]
-
-
-def _format_cells(texts: Iterable[str]) -> str:
-    return f"| {' | '.join(texts)} |"
-
-
-def format_spread(spread: Spread, scale: float = 1.0) -> str:
+def format_spread(spread: Spread) -> str:
     """Return a median with its quartiles."""
-    median, low, high = (_format_number(value * scale) for value in (spread.median, spread.low, spread.high))
+    median, low, high = map(_format_number, (spread.median, spread.low, spread.high))
     return f"{median} [{low}-{high}]"
 
 
@@ -140,26 +113,23 @@ def draw_pictures(results: Results, folder: Path) -> list[Path]:
     """Draw the pictures for which the run has rows, and return their paths."""
     headline, embedding = list[Panel](), list[Panel]()
     for name, quantity, title in _HEADLINES:
-        found = [outcome for outcome in results.outcomes if outcome.row.name == name]
-        headline += [Panel(title, bars=_get_medians(outcome, quantity)) for outcome in found]
-    for quantity in PAUSES[1:]:
+        for outcome in results.outcomes:
+            if outcome.row.name == name:
+                bars = {client: outcome.compute_spread(client, quantity).median for client in outcome.readings}
+                headline.append(Panel(title, bars=bars))
+    for quantity in _PAUSE_COLUMNS[1:]:
         bars = {
-            f"{outcome.row.name.removeprefix('embedding-')}, {client}": value
+            f"{outcome.row.name.removeprefix('embedding-')}, {client}": outcome.compute_spread(client, quantity).median
             for outcome in results.outcomes
-            if outcome.row.pauses and not outcome.row.name.startswith("giant-")
-            for client, value in _get_medians(outcome, quantity).items()
-            if client in (OURS, BARE)
+            if outcome.row.pauses
+            for client in (OURS, BARE)
+            if client in outcome.readings
         }
         if bars:
-            embedding.append(Panel(f"{_COLUMNS[quantity]}, logarithmic, during a work", bars=bars, log_x=True))
+            embedding.append(Panel(f"{quantity.column}, logarithmic, during a work", bars=bars, log_x=True))
     drawn = list[Path]()
     for name, panels in (("headline", headline), ("embedding", embedding)):
         if panels:
             drawn.append(folder / f"{name}.svg")
             draw(drawn[-1], panels, columns=1)
     return drawn
-
-
-def _get_medians(outcome: Outcome, quantity: Quantity) -> dict[str, float]:
-    scale = _SCALES.get(quantity, 1.0)
-    return {client: spread.median * scale for client, spread in outcome.compute_spreads(quantity).items()}

@@ -2,23 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import attrs
 
 from benchmarks.gauges import Reading
 from benchmarks.processes import Spread, compute_ratios, compute_spread
-from benchmarks.rows.table import OURS, PAUSES, Figure, MeasuredRow, Quantity
-
-_VALUES: dict[Quantity, Callable[[Reading], float]] = {
-    Quantity.CPU: lambda reading: reading.cpu / reading.amount,
-    Quantity.WALL: lambda reading: reading.wall / reading.amount,
-    Quantity.RATE: lambda reading: reading.amount / reading.wall,
-    Quantity.PEAK: lambda reading: reading.peak / 1e6,
-    Quantity.P50: lambda reading: reading.p50 * 1000,
-    Quantity.P99: lambda reading: reading.p99 * 1000,
-    Quantity.PAUSE: lambda reading: reading.pause * 1000,
-}
+from benchmarks.rows.table import OURS, Figure, MeasuredRow, Quantity
 
 
 @attrs.define(kw_only=True)
@@ -29,18 +17,13 @@ class Outcome:
     readings: dict[str, list[Reading]] = attrs.Factory(dict[str, list[Reading]])
     absent: dict[str, str] = attrs.Factory(dict[str, str])
 
-    @property
-    def quantities(self) -> list[Quantity]:
-        """The quantities that were measured."""
-        return [quantity for quantity in Quantity if self.row.pauses or quantity not in PAUSES]
-
     def compute_values(self, client: str, quantity: Quantity) -> list[float]:
         """Return a quantity of each round."""
-        return [_VALUES[quantity](reading) for reading in self.readings.get(client, ())]
+        return [quantity.compute(reading) for reading in self.readings.get(client, ())]
 
-    def compute_spreads(self, quantity: Quantity) -> dict[str, Spread]:
-        """Return a quantity for one unit of work by client."""
-        return {client: compute_spread(self.compute_values(client, quantity)) for client in self.readings}
+    def compute_spread(self, client: str, quantity: Quantity) -> Spread:
+        """Return a quantity for one unit of work."""
+        return compute_spread(self.compute_values(client, quantity))
 
     def compute_figures(self) -> dict[Figure, Spread]:
         """Return the figures, without those for which our client or the other one has no readings."""
@@ -62,7 +45,3 @@ class Results:
     seconds: float
     outcomes: list[Outcome]
     quick: bool = False
-
-    def find(self, prefix: str) -> list[Outcome]:
-        """Return the outcomes of the rows whose names start with the prefix."""
-        return [each for each in self.outcomes if each.row.name.startswith(prefix)]

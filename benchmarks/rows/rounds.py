@@ -18,6 +18,7 @@ from typing import Any
 import attrs
 
 from benchmarks.gauges import Reading
+from benchmarks.peers.environment import PreparedPeers
 from benchmarks.peers.work import CannotError
 from benchmarks.processes import ROOT
 from benchmarks.rows.results import Outcome
@@ -32,13 +33,12 @@ class WorkerFailedError(Exception):
 
 @attrs.frozen
 class RowContext:
-    """The interpreter of all clients, the URL of the server, and folders. missing: reasons, by client."""
+    """The prepared clients, the URL of the server, and folders in memory and on a disk."""
 
-    python: str
+    peers: PreparedPeers
     server: str
-    folder: Path
+    memory: Path
     disk: Path
-    missing: dict[str, str]
     quick: bool = False
 
 
@@ -60,12 +60,12 @@ async def run_rounds(outcome: Outcome, take_turn: Callable[[str], Awaitable[Read
 
 async def measure(row: MeasuredRow, context: RowContext) -> Outcome:
     """Measure a row with all of its clients."""
-    outcome = Outcome(row=row, absent={name: why for name, why in context.missing.items() if name in row.clients})
+    outcome = Outcome(row=row, absent={name: why for name, why in context.peers.missing.items() if name in row.clients})
     workers = dict[str, Process]()
 
     async def take_turn(client: str) -> Reading:
         if row.scripts:
-            return await run_script(context.python, row.scripts[client])
+            return await run_script(context.peers.python, row.scripts[client])
         if row.fresh:
             async with start_worker(context, row, client) as worker:
                 return await run_turn(worker)
@@ -109,9 +109,9 @@ async def run_script(python: str, script: str) -> Reading:
 @contextlib.asynccontextmanager
 async def start_worker(context: RowContext, row: MeasuredRow, client: str) -> AsyncGenerator[Process]:
     """Start a worker and wait until it is ready. Raises CannotError and WorkerFailedError."""
-    folder = context.disk if row.reads_files else context.folder
+    folder = context.disk if row.reads_files else context.memory
     arguments = [row.name, client, context.server, str(folder), *(["--quick"] if context.quick else [])]
-    async with _start_process(context.python, "-m", "benchmarks.rows.worker", *arguments) as process:
+    async with _start_process(context.peers.python, "-m", "benchmarks.rows.worker", *arguments) as process:
         content = await _read_line(process)
         if "cannot" in content:
             raise CannotError(content["cannot"])

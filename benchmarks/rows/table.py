@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import enum
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import attrs
 
+from benchmarks.gauges import Reading
 from benchmarks.server import ServerScenario
 
 OURS, BARE = "ours", "bare"
@@ -20,25 +20,25 @@ AIOHTTP = "aiohttp"
 MB = 1_000_000
 
 
-class Quantity(enum.StrEnum):
-    """A quantity of a turn."""
+@attrs.frozen(eq=False)
+class Quantity:
+    """A quantity of a turn. column: its name and unit in tables. compute: its value in this unit."""
 
-    CPU = "CPU"
-    """Seconds of CPU for each unit of work."""
-    WALL = "wall time"
-    """Seconds for each unit of work."""
-    RATE = "throughput"
-    """Units of work per second."""
-    PEAK = "peak memory"
-    """Megabytes above the memory before the turn."""
-    P50 = "median pause"
-    """Milliseconds that half of the ticks in the event loop were late at most."""
-    P99 = "99th percentile of pauses"
-    PAUSE = "longest pause"
+    name: str
+    column: str
+    compute: Callable[[Reading], float]
+
+    def __str__(self) -> str:
+        return self.name
 
 
-CPU, WALL, RATE, PEAK, P50, P99, PAUSE = Quantity
-PAUSES = P50, P99, PAUSE
+CPU = Quantity("CPU", "CPU, µs", lambda reading: reading.cpu / reading.amount * 1e6)
+WALL = Quantity("wall time", "wall, µs", lambda reading: reading.wall / reading.amount * 1e6)
+RATE = Quantity("throughput", "per second", lambda reading: reading.amount / reading.wall)
+PEAK = Quantity("peak memory", "peak, MB", lambda reading: reading.peak / 1e6)
+P50 = Quantity("median pause", "p50, ms", lambda reading: reading.p50 * 1000)
+P99 = Quantity("99th percentile of pauses", "p99, ms", lambda reading: reading.p99 * 1000)
+PAUSE = Quantity("longest pause", "longest pause, ms", lambda reading: reading.pause * 1000)
 
 
 @attrs.frozen
@@ -60,7 +60,7 @@ class Figure:
     @property
     def at_least(self) -> bool:
         """True if the bound is a minimum."""
-        return self.quantity is Quantity.RATE
+        return self.quantity is RATE
 
     @property
     def name(self) -> str:
@@ -84,7 +84,7 @@ class Figure:
 class MeasuredRow:
     """A measurement with several clients.
 
-    name: for --only. work: a key of works.WORKS. unit: the unit of work, for the report.
+    name: for --only. work: a function in works. unit: the unit of work, for the report.
     options: the sizes of the work and of the server's responses.
     fresh: each turn runs in a new process, so that it cannot reuse memory; otherwise a turn is done before the first
     measured one. pauses: pauses of the event loop are measured. reads_files: the work reads `documents` files with the
@@ -104,6 +104,11 @@ class MeasuredRow:
     pauses: bool = False
     reads_files: bool = False
     scripts: Mapping[str, str] = attrs.field(factory=dict[str, str])
+
+    @property
+    def is_embedded(self) -> bool:
+        """True if only the pauses are shown: what does a program notice in whose event loop the client runs?"""
+        return self.name.startswith("embedding-")
 
     @property
     def scenario(self) -> ServerScenario:

@@ -21,14 +21,15 @@ from benchmarks.gauges import read_gauges
 from benchmarks.peers import get_client
 from benchmarks.peers.work import CONNECTIONS, CannotError
 from benchmarks.processes import CLIENTS_CORE, pin_to_core
+from benchmarks.rows import works
 from benchmarks.rows.table import TABLE, MeasuredRow
-from benchmarks.rows.works import WORKS, WorkTask, make_sources
+from benchmarks.rows.works import WorkTask, make_sources
 
 
 async def _serve(row: MeasuredRow, name: str, server: str, folder: Path, output: TextIO) -> None:
     """Open the client, warm it up with a small work, and do turns."""
     small, connections = row.make_quick(), row.options.get("connections", CONNECTIONS)
-    client_class, work = get_client(name), WORKS[row.work]
+    client_class, work = get_client(name), getattr(works, row.work)
 
     def make_task(options: Mapping[str, Any]) -> WorkTask:
         sources = make_sources(folder, options.get("documents", 1), options["document"]) if row.reads_files else ()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -125,12 +125,3 @@ async def sign(client: Any, task: WorkTask) -> int:
 
     await asyncio.gather(*(signer() for _ in range(min(_SIGNERS, count))))
     return count
-
-
-WORKS: dict[str, Callable[[Any, WorkTask], Awaitable[int]]] = {
-    work.__name__: work
-    for work in (
-        *(small_calls, decode_metadata, upload, send, download, read_messages, batches, sign),
-        *(get_messages, synchronise, sign_folder),
-    )
-}

@@ -5,6 +5,7 @@ All records have the same length, so that the length of a response is known befo
 
 from __future__ import annotations
 
+import contextlib
 import json
 import random
 import re
@@ -158,11 +159,11 @@ def _make_response(body: bytes, status: bytes = b"200 OK") -> bytes:
     return make_head(len(body), JSON, status) + body
 
 
-def _make_json(**members: object) -> bytes:
-    return _make_response(json.dumps(members).encode())
+def _make_json(**members: object) -> list[bytes]:
+    return [_make_response(json.dumps(members).encode())]
 
 
-def _make_success(**members: object) -> bytes:
+def _make_success(**members: object) -> list[bytes]:
     return _make_json(success=True, code=0, message=None, **members)
 
 
@@ -176,84 +177,75 @@ class RouteRequest:
     received: int
 
 
-RouteResponse = tuple[Iterable[bytes], float]
-"""Head and body in pieces, and seconds before the response is sent."""
-
-Responder = Callable[[RouteRequest], RouteResponse]
+Responder = Callable[[RouteRequest], Iterable[bytes]]
+"""Returns head and body in pieces."""
 
 
 @lru_cache
-def _make_count(messages: int) -> RouteResponse:
-    return [_make_success(count=messages)], 0.0
+def _make_count(messages: int) -> list[bytes]:
+    return _make_success(count=messages)
 
 
-def _list_uids(request: RouteRequest) -> RouteResponse:
+def _list_uids(request: RouteRequest) -> list[bytes]:
     messages = int(request.target.rpartition(".")[2])  # INBOX.1000
-    return [_make_success(uids=list(list_uids(messages)))], 0.0
+    return _make_success(uids=list(list_uids(messages)))
 
 
-def _read_by_uids(request: RouteRequest) -> RouteResponse:
+def _read_by_uids(request: RouteRequest) -> list[bytes]:
     found = re.search(rb'"uids"\s*:\s*\[([\d,\s]*)\]', request.body)
     uids = [] if found is None else [int(uid) for uid in found[1].split(b",") if uid.strip()]
-    body = b"".join(_yield_body(_yield_message(uid, request.scenario.attachment) for uid in uids))
-    return [_make_response(body)], request.scenario.latency
+    return [_make_response(b"".join(_yield_body(_yield_message(uid, request.scenario.attachment) for uid in uids)))]
 
 
-def _send(request: RouteRequest) -> RouteResponse:
-    return [_make_success(smtpId=f"<{next(_numbers)}.{request.received}@direct.example.test>")], 0.0
+def _send(request: RouteRequest) -> list[bytes]:
+    return _make_success(smtpId=f"<{next(_numbers)}.{request.received}@direct.example.test>")
 
 
-def _save(request: RouteRequest) -> RouteResponse:
-    response = _make_json(
+def _save(request: RouteRequest) -> list[bytes]:
+    return _make_json(
         documentType="PDF",
         createdTime=_MOMENT,
         identifier=f"{next(_numbers):08x}-0000-4000-8000-000000000000",
         documentDigest="q8kTJ1u1d5w=",
         description=f"{request.received} bytes received",
     )
-    return [response], 0.0
 
 
-_CHANGED = [_make_json(documentDigest="w5d1u1JTk8q=", description="changed")], 0.0
-_NOT_FOUND = [_make_response(b"{}", b"404 Not Found")], 0.0
+_CHANGED = _make_json(documentDigest="w5d1u1JTk8q=", description="changed")
 _MESSAGING, _PDF = "/message-rest/api/message", "/signing/pdf"
-_ROUTES: tuple[tuple[str, str, Responder], ...] = (
-    ("POST", f"{_MESSAGING}/GetMessageCount/.+", lambda request: _make_count(request.scenario.messages)),
-    ("POST", f"{_MESSAGING}/GetUIDs/.+", _list_uids),
-    ("POST", f"{_MESSAGING}/GetMessagesByUIDs/.+", _read_by_uids),
-    (
-        "POST",
-        f"{_MESSAGING}/GetMessageMetaData/.+",
-        lambda request: ([_make_response(make_metadata(request.scenario.messages))], 0.0),
-    ),
-    ("POST", f"{_MESSAGING}/GetMessages/.+", lambda request: (yield_messages_response(request.scenario), 0.0)),
-    ("PUT", f"{_MESSAGING}/Send", _send),
-    ("POST", _PDF, _save),
-    ("GET", f"{_PDF}/[^/]+", lambda request: (yield_document_response(request.scenario.document), 0.0)),
-    ("PATCH", f"{_PDF}/[^/]+/sign", lambda _: _CHANGED),
-    (
-        "PATCH",
-        f"{_PDF}/[^/]+/sign/pull",
-        lambda request: ([make_signed_response(request.scenario.document)], request.scenario.latency),
-    ),
-    ("DELETE", f"{_PDF}/[^/]+", lambda _: _CHANGED),
-)
+_BY_UIDS, _PULL = f"POST {_MESSAGING}/GetMessagesByUIDs/.+", f"PATCH {_PDF}/[^/]+/sign/pull"
+_ROUTES: dict[str, Responder] = {
+    f"POST {_MESSAGING}/GetMessageCount/.+": lambda request: _make_count(request.scenario.messages),
+    f"POST {_MESSAGING}/GetUIDs/.+": _list_uids,
+    _BY_UIDS: _read_by_uids,
+    f"POST {_MESSAGING}/GetMessageMetaData/.+": lambda to: [_make_response(make_metadata(to.scenario.messages))],
+    f"POST {_MESSAGING}/GetMessages/.+": lambda request: yield_messages_response(request.scenario),
+    f"PUT {_MESSAGING}/Send": _send,
+    f"POST {_PDF}": _save,
+    f"GET {_PDF}/[^/]+": lambda request: yield_document_response(request.scenario.document),
+    f"PATCH {_PDF}/[^/]+/sign": lambda _: _CHANGED,
+    _PULL: lambda request: [make_signed_response(request.scenario.document)],
+    f"DELETE {_PDF}/[^/]+": lambda _: _CHANGED,
+}
 
 
 @lru_cache(maxsize=1024)
-def _find_route(line: str) -> tuple[ServerScenario, str, Responder]:
+def _find_route(line: str) -> tuple[ServerScenario, str, Responder, float]:
+    """Return the scenario, the target, the function that responds, and seconds before the response is sent."""
     if matched := re.fullmatch(r"(\S+) /([^/\s]+)(/\S*) HTTP/1\.1", line):
         method, segment, target = matched.groups()
-        for allowed, pattern, responder in _ROUTES:
-            if method == allowed and re.fullmatch(pattern, target):
-                try:
-                    return ServerScenario.from_segment(segment), target, responder
-                except (TypeError, ValueError):
-                    break
-    return ServerScenario(), "", lambda _: _NOT_FOUND
+        for pattern, responder in _ROUTES.items():
+            if re.fullmatch(pattern, f"{method} {target}"):
+                with contextlib.suppress(TypeError, ValueError):
+                    scenario = ServerScenario.from_segment(segment)
+                    return scenario, target, responder, scenario.latency if pattern in (_BY_UIDS, _PULL) else 0.0
+    return ServerScenario(), "", lambda _: [_make_response(b"{}", b"404 Not Found")], 0.0
 
 
-def respond(line: str, body: bytes, received: int) -> RouteResponse:
-    """Return the response to a request. line: the request line. body: at least its start. received: its length."""
-    scenario, target, responder = _find_route(line)
-    return responder(RouteRequest(scenario, target, body, received))
+def respond(line: str, body: bytes, received: int) -> tuple[Iterable[bytes], float]:
+    """Return the pieces of the response to a request, and seconds before it is sent.
+
+    line: the request line. body: at least its start. received: its length.
+    """
+    scenario, target, responder, delay = _find_route(line)
+    return responder(RouteRequest(scenario, target, body, received)), delay

@@ -17,7 +17,7 @@ from importlib.metadata import version
 import attrs
 
 from benchmarks.pictures import Panel, draw
-from benchmarks.processes import RESULTS, run_in_process, write_page
+from benchmarks.processes import RESULTS, format_table, run_in_process, write_page
 from benchmarks.soak.load import MAX_KEPT_ALIVE_SOCKETS, MAX_SOCKETS, SoakRun, run
 
 _MEGABYTE = 1_000_000
@@ -106,7 +106,7 @@ def format_page(soak: SoakRun, checks: Sequence[SoakCheck]) -> str:
     tally, end = soak.tally, soak.samples[-1]
     failed = sum(check.passed is False for check in checks)
     results = ", ".join(f"{name} {count:,}" for name, count in tally.results.most_common())
-    rows = "\n".join(f"| {c.name} | {c.found} | {c.bound} | {_VERDICTS[c.passed]} |" for c in checks)
+    rows = [(check.name, check.found, check.bound, _VERDICTS[check.passed]) for check in checks]
     count = tally.events
     return f"""# Soak
 
@@ -125,9 +125,7 @@ Python {platform.python_version()}, aiohttp {version("aiohttp")}.
 | circuits opened; services paused by Retry-After | {count["CircuitOpened"]:,}; {count["ServicePaused"]:,} |
 | suites opened and closed | {tally.suites:,} |
 
-| check | found | bound | |
-|---|---|---|---|
-{rows}
+{format_table(("check", "found", "bound", ""), rows)}
 
 ![memory and sockets over time](soak.svg)
 

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
-
-import attrs
 
 import directsuite as ds
 from benchmarks.peers import work
 from benchmarks.server import make_scenario_url
 from directsuite.core.clock import SystemClock
-from directsuite.core.events import AttemptStarted, Event
 from directsuite.errors import ResponseDecodeError
 from directsuite.messaging.models import MessageDetail
 from directsuite.messaging.service import Mailbox
@@ -57,17 +53,6 @@ class CannedRemote(Remote):
         ends = sorted([*self._ends, *messages], key=lambda each: each.uid or 0)
         self._ends = [ends[0], ends[-1]]
         return messages
-
-
-@attrs.define
-class RequestCounter:
-    """A listener that counts requests by operation."""
-
-    count: Counter[str] = attrs.field(factory=Counter[str])
-
-    def __call__(self, event: Event) -> None:
-        if isinstance(event, AttemptStarted):
-            self.count[event.operation] += 1
 
 
 def make_suite(url: str, **scenario: int) -> ds.DirectSuite:

@@ -12,7 +12,15 @@ from typing import LiteralString
 
 import psutil
 
-from benchmarks.processes import Figures, compute_spread, format_machine, pin_to_core, run_work, write_page
+from benchmarks.processes import (
+    Figures,
+    compute_spread,
+    format_machine,
+    format_table,
+    pin_to_core,
+    run_work,
+    write_page,
+)
 from benchmarks.server import run_server
 from benchmarks.sync.canned import get_password, make_suite, use_canned_mailboxes
 from benchmarks.sync.works import run_postgres
@@ -96,13 +104,12 @@ def measure_fleet(options: argparse.Namespace) -> int:
             for (load, workers), figures in found.items():
                 interval = _LOADS[load] / (10 if options.quick else 1)
                 figures.append(run_work(run_fleet, url, workers, interval, mailboxes, seconds))
-    rows = list[str]()
-    for (load, workers), figures in found.items():
-        spreads = " | ".join(str(compute_spread([each[name] for each in figures])) for name in FIGURES)
-        rows.append(f"| {load} | {workers} | {spreads} |")
-    page = _PAGE.format(
-        mailboxes=mailboxes, rounds=rounds, columns=" | ".join(FIGURES), rows="\n".join(rows), machine=format_machine()
-    )
+    rows = [
+        (load, workers, *(compute_spread([each[name] for each in figures]) for name in FIGURES))
+        for (load, workers), figures in found.items()
+    ]
+    table = format_table(("load", "workers", *FIGURES), rows)
+    page = _PAGE.format(mailboxes=mailboxes, rounds=rounds, table=table, machine=format_machine())
     return write_page("fleet.md", page, options.out)
 
 
@@ -112,8 +119,6 @@ _PAGE = f"""# A fleet on PostgreSQL
 messages. Each worker is a process on its own core. PostgreSQL and the server of prepared responses share these cores.
 Its CPU is that of all of its processes. Measured {{rounds}} times: medians with quartiles.
 
-| load | workers | {{columns}} |
-|---|---|---|---|---|---|
-{{rows}}
+{{table}}
 
 {{machine}}"""

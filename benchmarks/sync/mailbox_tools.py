@@ -23,6 +23,7 @@ from benchmarks.processes import (
     compute_ratios,
     compute_spread,
     format_machine,
+    format_table,
     run_work,
     run_work_in_folder,
     write_page,
@@ -116,11 +117,16 @@ def measure_mailbox_tools(options: argparse.Namespace) -> int:
                     sizes = [each.stat().st_size for each in (fresh / "mail").rglob("*") if each.is_file()]
                     assert len([size for size in sizes if size > ATTACHMENT_BYTES]) == messages
                     shutil.rmtree(fresh)
-    rows = list[str]()
-    for name, rates in found.items():
-        ratio = compute_spread(compute_ratios(found["directsuite"], rates))
-        rows.append(f"| {name} | {compute_spread(rates).median:,.0f} | {ratio} x |")
-    page = _PAGE.format(rows="\n".join(rows), machine=format_machine())
+    rows = [
+        (
+            name,
+            f"{compute_spread(rates).median:,.0f}",
+            f"{compute_spread(compute_ratios(found['directsuite'], rates))} x",
+        )
+        for name, rates in found.items()
+    ]
+    table = format_table(("", "messages per second", "directsuite / tool"), rows)
+    page = _PAGE.format(table=table, machine=format_machine())
     return write_page("mailbox-tools.md", page, options.out)
 
 
@@ -176,8 +182,6 @@ _PAGE = f"""# Mailbox tools
 
 {(__doc__ or "").partition(chr(10))[2].strip()}
 
-| | messages per second | directsuite / tool |
-|---|---|---|
-{{rows}}
+{{table}}
 
 {{machine}}"""

@@ -24,7 +24,7 @@ import directsuite as ds
 from benchmarks.counts import Gauge
 from benchmarks.gauges import measure_cpu, read_resident_bytes
 from benchmarks.peers import work
-from benchmarks.processes import PEAK, Figures, format_machine, run_work, run_work_in_folder, write_page
+from benchmarks.processes import PEAK, Figures, format_machine, format_table, run_work, run_work_in_folder, write_page
 from benchmarks.server import make_scenario_url, run_server
 from benchmarks.sync.canned import CannedRemote, make_mailbox, make_rounds, make_suite, run_all_rounds
 from directsuite.sync import MaildirSink, SqliteSink, SqliteStore
@@ -60,7 +60,7 @@ async def idle(url: str, folder: str) -> Figures:
             rounds = await make_rounds(CannedRemote(make_mailbox(suite), LARGE_FOLDER_MESSAGES), store)
             await run_all_rounds(rounds)
             await rounds.run_round()
-            suite.add_listener(gauge.requests)
+            suite.add_listener(gauge)
             gauge.statements.clear()
             before = read_resident_bytes()
             ours = await _measure_median(rounds.run_round)
@@ -75,7 +75,7 @@ async def idle(url: str, folder: str) -> Figures:
 
         bare = await _measure_median(list_uids)
     return {
-        "requests per round": gauge.requests.count.total() / POLLS,
+        "requests per round": gauge.requests.total() / POLLS,
         "commits of all rounds": commits,
         "growth of memory during all rounds, KB": memory / 1000,
         "CPU of a round, ms": 1000 * ours,
@@ -214,9 +214,10 @@ def measure_sync(options: argparse.Namespace) -> int:
 
 
 def _format_page(found: dict[str, Figures], ratios: dict[str, list[float]]) -> str:
-    idle = " | ".join(f"{value:.2f}" for name, value in found["idle"].items() if name != PEAK)
-    columns = " | ".join(name for name in found["idle"] if name != PEAK)
-    first = " | ".join(f"{statistics.median(each):.2f} [{min(each):.2f}-{max(each):.2f}] x" for each in ratios.values())
+    round_of_one = {name: f"{value:.2f}" for name, value in found["idle"].items() if name != PEAK}
+    spreads = [f"{statistics.median(each):.2f} [{min(each):.2f}-{max(each):.2f}] x" for each in ratios.values()]
+    peaks = [f"{found[name][PEAK]:.0f}" for name in ("first", "iterated")]
+    columns = "/ iterator", "/ floor", "PostgreSQL / floor", "peak memory, MB", "peak memory of the iterator, MB"
     return f"""# Synchronisation
 
 `python -m benchmarks sync`, with the server of prepared responses on the same machine.
@@ -225,9 +226,7 @@ def _format_page(found: dict[str, Figures], ratios: dict[str, list[float]]) -> s
 
 The median of {POLLS} rounds, and of bare aiohttp, which requests and parses the same listing.
 
-| {columns} |
-|{"---|" * (len(found["idle"]) - 1)}
-| {idle} |
+{format_table([*round_of_one], [[*round_of_one.values()]])}
 
 ## The first synchronisation of {FIRST_SYNC_MESSAGES:,} messages with attachments of {ATTACHMENT_BYTES // 1000} KB
 
@@ -235,8 +234,6 @@ Messages per second, divided by those of: the iterator, which stores nothing; th
 same rows inserted by sqlite3 in batches of the same size; and, for PostgreSQL, the iterator with COPY. Measured
 alternately, {_ROUNDS} times; medians with minimum and maximum.
 
-| / iterator | / floor | PostgreSQL / floor | peak memory, MB | peak memory of the iterator, MB |
-|---|---|---|---|---|
-| {first} | {found["first"][PEAK]:.0f} | {found["iterated"][PEAK]:.0f} |
+{format_table(columns, [[*spreads, *peaks]])}
 
 {format_machine()}"""

@@ -13,20 +13,20 @@ import pytest
 
 from benchmarks.__main__ import main
 from benchmarks.gauges import Reading, Ticker, read_gauges
+from benchmarks.peers.environment import PreparedPeers
 from benchmarks.peers.work import CannotError
 from benchmarks.processes import Spread, compute_ratios, describe_machine
-from benchmarks.rows import table
+from benchmarks.rows import table, works
 from benchmarks.rows.command import write
 from benchmarks.rows.page import draw_pictures, format_page
 from benchmarks.rows.results import Outcome, Results
 from benchmarks.rows.rounds import RowContext, WorkerFailedError, measure, rotate, run_rounds, run_script
-from benchmarks.rows.table import BARE, FLOOR, OURS, TABLE, Figure, MeasuredRow, Quantity, choose_rows
-from benchmarks.rows.works import WORKS, WorkTask, make_sources
+from benchmarks.rows.table import BARE, CPU, FLOOR, OURS, PAUSE, PEAK, RATE, TABLE, Figure, MeasuredRow, choose_rows
+from benchmarks.rows.works import WorkTask, make_sources
 from benchmarks.server import run_server
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="memory is read from /proc")
 
-CPU, WALL, RATE, PEAK, P50, P99, PAUSE = Quantity
 READING = Reading(amount=100, cpu=1.0, wall=2.0, peak=1_000_000, p50=0.0005, p99=0.002, pause=0.01)
 ROW = MeasuredRow(
     name="upload",
@@ -64,7 +64,7 @@ def test_row_can_be_measured(row: MeasuredRow) -> None:
         for script in row.scripts.values():
             compile(script, row.name, "exec")
         return
-    assert row.work in WORKS
+    assert callable(getattr(works, row.work))
     assert {*row.clients} <= {OURS, BARE, FLOOR, *table.PEERS}
     assert row.fresh or not measured & {PEAK, PAUSE}
     assert row.pauses or PAUSE not in measured
@@ -129,7 +129,7 @@ async def test_turn_does_its_work(
 ) -> None:
     client = Stub()
     task = WorkTask(options=options, sources=make_sources(tmp_path, 1, options.get("document", 100)))
-    assert await WORKS[work](client, task) == amount
+    assert await getattr(works, work)(client, task) == amount
     assert client.called == calls
 
 
@@ -143,7 +143,7 @@ async def test_turn_does_its_work(
 )
 async def test_client_that_misses_messages_or_bytes_fails(work: str, options: dict[str, int], error: str) -> None:
     with pytest.raises(AssertionError, match=error):
-        await WORKS[work](Stub(), WorkTask(options=options))
+        await getattr(works, work)(Stub(), WorkTask(options=options))
 
 
 @pytest.mark.parametrize("size", [30, 1_000, 3 * 1_048_576])
@@ -230,13 +230,17 @@ async def test_client_that_fails_later_is_absent_with_the_reason(error: Exceptio
     assert {client: len(series) for client, series in outcome.readings.items()} == {OURS: 4, FLOOR: 4}
 
 
+def make_peers(**missing: str) -> PreparedPeers:
+    return PreparedPeers(python=sys.executable, missing=missing, versions={})
+
+
 @pytest.mark.process
 @pytest.mark.parametrize(("name", "clients"), [("small-sequential", (OURS, BARE)), ("upload", (OURS, FLOOR))])
 async def test_workers_measure_a_row(name: str, clients: tuple[str, ...], tmp_path: Path) -> None:
     [row] = choose_rows([name])
     row = attrs.evolve(row.make_quick(), rounds=1, clients=clients)
     with run_server() as server:
-        context = RowContext(sys.executable, server, tmp_path, tmp_path, {}, quick=True)
+        context = RowContext(make_peers(), server, tmp_path, tmp_path, quick=True)
         outcome = await measure(row, context)
     assert not outcome.absent
     assert {client: len(series) for client, series in outcome.readings.items()} == dict.fromkeys(row.clients, 1)
@@ -247,7 +251,7 @@ async def test_workers_measure_a_row(name: str, clients: tuple[str, ...], tmp_pa
 async def test_scripts_are_measured_and_missing_clients_are_absent(tmp_path: Path) -> None:
     scripts = {OURS: 'print(\'{"cpu": 1, "wall": 1}\')'}
     row = MeasuredRow(name="a", title="A", clients=(OURS, "other"), scripts=scripts, rounds=1)
-    context = RowContext(sys.executable, "", tmp_path, tmp_path, {"other": "no Java", "third": ""})
+    context = RowContext(make_peers(other="no Java", third=""), "", tmp_path, tmp_path)
     outcome = await measure(row, context)
     assert outcome.absent == {"other": "no Java"}
     assert list(outcome.readings) == [OURS]
