@@ -119,7 +119,7 @@ async def documents(url: str, folder: str, size: int) -> Figures:
         skipped = await measure_cpu(job.run)
         assert job.progress.passed_over == size
         tally = await measure_cpu(journal.tally)
-    return {"passed over": 1e6 * skipped / size, "tally": 1000 * tally, "journal": path.stat().st_size / 1e6}  # noqa: ASYNC240
+    return {"passed over": 1e6 * skipped / size, "tally": 1000 * tally, "journal": path.stat().st_size / 1e6}
 
 
 async def workers(url: str, _: str, size: int) -> Figures:

@@ -16,14 +16,14 @@ from types import FrameType
 from typing import Any, Self
 
 import attrs
-import pikepdf
 
 import directsuite as ds
 from benchmarks.processes import format_table
-from benchmarks.soak.sandbox_process import run_sandbox
+from benchmarks.soak.load import run_sandbox
 from directsuite.jobs.signing import Folder, SigningJob, SigningJournal, TargetFolder
 from directsuite.sandbox.samples import DOMAIN
 from directsuite.sync import SqliteSink, SqliteStore, Synchronizer
+from tests.consent_form import build_consent_form
 
 _PACKAGE = Path(ds.__file__).resolve().parent
 _ADDRESS = f"walker@{DOMAIN}"
@@ -87,9 +87,7 @@ async def record_walks() -> dict[str, CallPath]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (pdf := folder / "in" / "document.pdf").parent.mkdir()
-        with pikepdf.new() as document, pdf.open("wb") as file:
-            document.add_blank_page()
-            document.save(file)
+        pdf.write_bytes(build_consent_form(1))
         async with run_sandbox() as sandbox, ds.DirectSuite.from_env(sandbox.environment) as suite:
             await sandbox.control.add_account(_ADDRESS, _PASSWORD)
             for number in range(4):

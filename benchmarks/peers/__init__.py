@@ -11,7 +11,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-GENERATED = ("openapi-generator", "openapi-python-client")
+GENERATED: tuple[str, ...] = ("openapi-generator", "openapi-python-client")
 NAMES = ("ours", "bare", *GENERATED)
 
 

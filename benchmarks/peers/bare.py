@@ -47,14 +47,14 @@ class Client(work.Client):
         return len(msgspec.json.decode(body)["messages"])
 
     async def upload(self, path: Path) -> int:
-        stored = await self._save(work.read_bytes(path))
+        stored = await self._save(path.read_bytes())
         return work.parse_received_bytes(stored["description"])
 
     async def download(self, path: Path) -> int:
-        return work.write_bytes(path, await self._get_doc(work.DOCUMENT))
+        return path.write_bytes(await self._get_doc(work.DOCUMENT))
 
     async def send(self, path: Path) -> str:
-        content = pybase64.b64encode(work.read_bytes(path)).decode()
+        content = pybase64.b64encode(path.read_bytes()).decode()
         attachment = {"content": content, "contentType": work.MEDIA_TYPE, "filename": work.FILENAME}
         message = {
             "sender": work.USERNAME,

@@ -26,7 +26,7 @@ class Client(bare.Client):
 
     async def upload(self, path: Path) -> int:
         """Read a file in blocks, and send each as base64: the minimum of any upload."""
-        headers = {**TEXT, **BEARER, "Content-Length": str(4 * -(-work.get_size(path) // 3))}
+        headers = {**TEXT, **BEARER, "Content-Length": str(4 * -(-path.stat().st_size // 3))}
         async with self._session.post(self._pdf, data=_yield_base64(path), headers=headers) as response:
             return work.parse_received_bytes(msgspec.json.decode(await response.read())["description"])
 
@@ -38,7 +38,7 @@ class Client(bare.Client):
         with path.open("wb", buffering=0) as file:
             url = f"{self._pdf}/{work.DOCUMENT}"
             await self._stream("GET", url, None, lambda text: file.write(memoryview(text)[: 3 * len(text) // 4]))
-        return work.get_size(path)
+        return path.stat().st_size
 
     async def read_messages(self) -> int:
         """Find each attachment in the response of GetMessages, decode it, and discard it."""

@@ -33,11 +33,11 @@ class Client(work.GeneratedClient):
         return len(self._api_client.deserialize(body.decode(), "GetMessageResponse", "application/json").messages)
 
     async def upload(self, path: Path) -> int:
-        stored = await self._signing.save(base64.b64encode(work.read_bytes(path)))
+        stored = await self._signing.save(base64.b64encode(path.read_bytes()))
         return work.parse_received_bytes(stored.description)
 
     async def download(self, path: Path) -> int:
-        return work.write_bytes(path, base64.b64decode(await self._signing.get_doc(work.DOCUMENT)))
+        return path.write_bytes(base64.b64decode(await self._signing.get_doc(work.DOCUMENT)))
 
     async def sign(self, pdf: bytes) -> bytes:
         stored = await self._signing.save(base64.b64encode(pdf))

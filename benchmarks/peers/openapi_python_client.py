@@ -49,7 +49,7 @@ class Client(work.GeneratedClient):
 
     async def download(self, path: Path) -> int:
         text = await _load_module("api.signing.get_doc").asyncio(work.DOCUMENT, client=self._client)
-        return work.write_bytes(path, base64.b64decode(text))
+        return path.write_bytes(base64.b64decode(text))
 
     async def sign(self, pdf: bytes) -> bytes:
         raise work.CannotError(_NO_SAVE)

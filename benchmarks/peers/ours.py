@@ -49,7 +49,7 @@ class Client(work.Client):
 
     async def download(self, path: Path) -> int:
         await self.suite.signing.download(work.DOCUMENT, path)
-        return work.get_size(path)
+        return path.stat().st_size
 
     async def send(self, path: Path) -> str:
         message = ds.Message(

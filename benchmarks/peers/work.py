@@ -94,7 +94,7 @@ class GeneratedClient(Client):
         return count
 
     async def send(self, path: Path) -> str:
-        content = base64.b64encode(read_bytes(path)).decode()
+        content = base64.b64encode(path.read_bytes()).decode()
         recipient = self._models.Recipient(email=RECIPIENT, **{self._type_field: self._models.RecipientType.TO})
         message = self._models.Message(
             sender=USERNAME,
@@ -130,21 +130,6 @@ def name_folder(messages: int) -> str:
 def parse_received_bytes(description: str | None) -> int:
     """Return the number of bytes that the server received, from the description of a stored document."""
     return int((description or "0").split()[0])
-
-
-def get_size(path: Path) -> int:
-    """Return the size of a file."""
-    return path.stat().st_size
-
-
-def read_bytes(path: Path) -> bytes:
-    """Read a file in the event loop, as programs with such clients do."""
-    return path.read_bytes()
-
-
-def write_bytes(path: Path, content: bytes) -> int:
-    """Write a file in the event loop, as programs with such clients do."""
-    return path.write_bytes(content)
 
 
 async def read_in_order(

@@ -14,8 +14,7 @@ from pathlib import Path
 from benchmarks.peers.environment import PreparedPeers, prepare
 from benchmarks.processes import RESULTS, describe_machine
 from benchmarks.rows.page import draw_pictures, format_page, format_spread
-from benchmarks.rows.results import Outcome, Results
-from benchmarks.rows.rounds import RowContext, measure
+from benchmarks.rows.rounds import Outcome, Results, RowContext, measure
 from benchmarks.rows.table import PEERS, TABLE, MeasuredRow, choose_rows
 from benchmarks.server import run_server
 

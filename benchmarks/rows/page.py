@@ -8,7 +8,7 @@ from pathlib import Path
 
 from benchmarks.pictures import Panel, draw
 from benchmarks.processes import Spread, format_table
-from benchmarks.rows.results import Outcome, Results
+from benchmarks.rows.rounds import Outcome, Results
 from benchmarks.rows.table import BARE, CPU, OURS, P50, P99, PAUSE, PEAK, RATE, WALL, Figure, MeasuredRow
 
 _FORMATS = ((0.1, ".2g"), (10, ".2f"), (100, ".1f"), (math.inf, ",.0f"))

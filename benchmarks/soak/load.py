@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import json
 import logging
 import random
 import sys
@@ -12,8 +13,9 @@ import tempfile
 import time
 import traceback
 import warnings
+from asyncio.subprocess import DEVNULL, PIPE
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -24,11 +26,11 @@ from tenacity.wait import wait_random
 
 import directsuite as ds
 from benchmarks.soak.actions import ACTIONS, ALICE, Action, ActionContext
-from benchmarks.soak.sandbox_process import SandboxProcess, run_sandbox
 from directsuite.core.call import Call
 from directsuite.core.events import CallFinished, Event
 from directsuite.core.session import ResponseStream
 from directsuite.core.upload import RequestPayload
+from directsuite.sandbox.client import Control
 
 FAULTS: tuple[tuple[float, str, Mapping[str, Any]], ...] = (
     (0.004, "reset_before", {}),
@@ -63,7 +65,38 @@ _TROUBLE_AFTER_SECONDS, _OUTAGE_SECONDS, _PAUSE_SECONDS = (4.0, 10.0), 2.5, 0.25
 _CLOCK_LEAP = timedelta(minutes=11)  # longer than the lifetime of a session
 _DELIVERED_MESSAGES = 15  # messages in Alice's inbox
 _LOOP_PASSES = 20  # passes of the event loop until closed objects are finalized
+_TOKEN_SECONDS, _START_TIMEOUT = 40, 120.0
 _WEIGHTS = [weight for weight, _ in ACTIONS]
+
+
+@attrs.frozen
+class SandboxProcess:
+    """A running sandbox: the environment variables of its clients, and its control API."""
+
+    environment: Mapping[str, str]
+    control: Control
+
+    async def issue_token(self) -> ds.AccessToken:
+        """Return a new access token, as the token source of a suite."""
+        response = await self.control._request("POST", "tokens", {"seconds": _TOKEN_SECONDS})
+        return ds.AccessToken(response["created"], _TOKEN_SECONDS)
+
+
+@contextlib.asynccontextmanager
+async def run_sandbox() -> AsyncGenerator[SandboxProcess]:
+    """Run a sandbox with sample content, which it keeps in memory."""
+    command = (sys.executable, "-m", "directsuite", "sandbox", "--memory", "--port", "0", "--json")
+    process = await asyncio.create_subprocess_exec(*command, stdout=PIPE, stderr=DEVNULL)
+    assert process.stdout is not None
+    try:
+        async with asyncio.timeout(_START_TIMEOUT):
+            urls = json.loads(await process.stdout.readline())["urls"]
+        async with Control(urls["control"]) as control:
+            yield SandboxProcess(await control.environment(), control)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            process.terminate()
+        await process.wait()
 
 
 @attrs.frozen(kw_only=True)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.peers import get_client
-from benchmarks.peers.work import CannotError, read_bytes
+from benchmarks.peers.work import CannotError
 from benchmarks.server import make_scenario_url, responses
 
 DOCUMENT, MESSAGES, ATTACHMENT, BATCHES, PER_BATCH = 200_001, 12, 1_000, 7, 5
@@ -31,7 +31,7 @@ async def rehearse(name: str, url: str, folder: Path) -> dict[str, Any]:
             "get_messages": await client.get_messages(),
             "upload": await _try(client.upload(source)),
             "download": await client.download(target),
-            "downloaded": _digest(read_bytes(target)),
+            "downloaded": _digest(await asyncio.to_thread(target.read_bytes)),
             "send": re.sub(r"<\d+", "<", await client.send(source)),  # without the number of the message
             "read_messages": await client.read_messages(),
             "batches": await client.batches(BATCHES, PER_BATCH),

@@ -19,8 +19,16 @@ from benchmarks.processes import Spread, compute_ratios, describe_machine
 from benchmarks.rows import table, works
 from benchmarks.rows.command import write
 from benchmarks.rows.page import draw_pictures, format_page
-from benchmarks.rows.results import Outcome, Results
-from benchmarks.rows.rounds import RowContext, WorkerFailedError, measure, rotate, run_rounds, run_script
+from benchmarks.rows.rounds import (
+    Outcome,
+    Results,
+    RowContext,
+    WorkerFailedError,
+    measure,
+    rotate,
+    run_rounds,
+    run_script,
+)
 from benchmarks.rows.table import BARE, CPU, FLOOR, OURS, PAUSE, PEAK, RATE, TABLE, Figure, MeasuredRow, choose_rows
 from benchmarks.rows.works import WorkTask, make_sources
 from benchmarks.server import run_server
