@@ -19,7 +19,6 @@ import attrs
 
 from benchmarks.gauges import Reading
 from benchmarks.peers.environment import PreparedPeers
-from benchmarks.peers.work import CannotError
 from benchmarks.processes import ROOT, Spread, compute_ratios, compute_spread
 from benchmarks.rows.table import OURS, Figure, MeasuredRow, Quantity
 
@@ -124,10 +123,8 @@ async def measure(row: MeasuredRow, context: RowContext) -> Outcome:
 def _record_absence(outcome: Outcome, client: str) -> Generator[None]:
     try:
         yield
-    except CannotError as error:
-        outcome.absent[client] = f"cannot: {error}"
     except WorkerFailedError as error:
-        outcome.absent[client] = f"failed: {error}"
+        outcome.absent[client] = str(error)
 
 
 async def run_turn(worker: Process) -> Reading:
@@ -145,13 +142,11 @@ async def run_script(python: str, script: str) -> Reading:
 
 @contextlib.asynccontextmanager
 async def start_worker(context: RowContext, row: MeasuredRow, client: str) -> AsyncGenerator[Process]:
-    """Start a worker and wait until it is ready. Raises CannotError and WorkerFailedError."""
+    """Start a worker and wait until it is ready. Raises WorkerFailedError."""
     folder = context.disk if row.reads_files else context.memory
     arguments = [row.name, client, context.server, str(folder), *(["--quick"] if context.quick else [])]
     async with _start_process(context.peers.python, "-m", "benchmarks.rows.works", *arguments) as process:
-        content = await _read_line(process)
-        if "cannot" in content:
-            raise CannotError(content["cannot"])
+        await _read_line(process)
         yield process
 
 

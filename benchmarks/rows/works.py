@@ -1,8 +1,8 @@
 """The work that a client does in one turn, and the process of one client.
 
 A work returns the number of units that were done. `python -m benchmarks.rows.works ROW CLIENT SERVER FOLDER [--quick]`
-does a turn of a row's work for each line of its input. Each line that it prints is a JSON object: first {"ready": true}
-or {"cannot": reason}, then the readings.
+does a turn of a row's work for each line of its input. Each line that it prints is a JSON object: first an empty one,
+when it is ready, then the readings.
 """
 
 from __future__ import annotations
@@ -150,22 +150,19 @@ async def _serve(row: MeasuredRow, name: str, server: str, folder: Path, output:
         sources = make_sources(folder, options.get("documents", 1), options["document"]) if row.reads_files else ()
         return WorkTask(options=options, sources=sources, output=folder / f"{name}.out")
 
-    try:
-        async with client_class(f"{server}/{small.scenario.to_segment()}", connections=connections) as client:
-            await work(client, task := make_task(small.options))
+    async with client_class(f"{server}/{small.scenario.to_segment()}", connections=connections) as client:
+        await work(client, task := make_task(small.options))
+        task.remove_output()
+    task = make_task(row.options)
+    async with client_class(f"{server}/{row.scenario.to_segment()}", connections=connections) as client:
+        await client.message_count()
+        if not row.fresh:
+            await work(client, task)
+        _write(output, {})
+        while sys.stdin.readline():
+            reading = await read_gauges(functools.partial(work, client, task), pauses=row.pauses)
             task.remove_output()
-        task = make_task(row.options)
-        async with client_class(f"{server}/{row.scenario.to_segment()}", connections=connections) as client:
-            await client.message_count()
-            if not row.fresh:
-                await work(client, task)
-            _write(output, {"ready": True})
-            while sys.stdin.readline():
-                reading = await read_gauges(functools.partial(work, client, task), pauses=row.pauses)
-                task.remove_output()
-                _write(output, attrs.asdict(reading))
-    except CannotError as error:
-        _write(output, {"cannot": str(error)})
+            _write(output, attrs.asdict(reading))
 
 
 def _write(output: TextIO, content: dict[str, Any]) -> None:
@@ -179,7 +176,10 @@ def main() -> None:
     with os.fdopen(os.dup(1), "w") as output:
         os.dup2(2, 1)  # output of a client must not mix with the readings
         pin_to_core(CLIENTS_CORE)
-        asyncio.run(_serve(row.make_quick() if options else row, client, server, Path(folder), output))
+        try:
+            asyncio.run(_serve(row.make_quick() if options else row, client, server, Path(folder), output))
+        except CannotError as error:
+            sys.exit(f"cannot: {error}")
 
 
 if __name__ == "__main__":

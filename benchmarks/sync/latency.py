@@ -16,10 +16,11 @@ from statistics import mean, quantiles
 
 import attrs
 
-from benchmarks.processes import write_page
+from benchmarks.processes import format_table, write_page
 from directsuite.core.limits import LocalRateLimiter
 from directsuite.sync.model import Kind, RoundReport
 from directsuite.sync.synchronizer import PollSchedule, Schedule
+from tests.core.virtual_time import ManualClock
 
 _RATE, _BURST, _CONCURRENCY = 100.0, 150, 8  # the defaults
 _REQUEST_SECONDS, _COMMIT_SECONDS = 0.05, 0.005
@@ -28,36 +29,16 @@ _WARM_UP_SECONDS = 3_600.0  # not counted: at the start all mailboxes are polled
 _BUSY_INTERVAL, _QUIET_INTERVAL = 600.0, 43_200.0  # mean seconds between two messages
 
 
-@attrs.frozen
-class LatencySetting:
-    """The number of mailboxes, the share of busy ones, and the folders of each; None for INBOX alone."""
-
-    title: str
-    mailboxes: int
-    busy: float
-    folders: int | None = None
-
-
-SETTINGS = (
-    LatencySetting("100, 10 % of them busy", 100, 0.1),
-    LatencySetting("1,000, 1 % of them busy", 1_000, 0.01),
-    LatencySetting("1,000, 10 % of them busy", 1_000, 0.1),
-    LatencySetting("1,000, 50 % of them busy", 1_000, 0.5),
-    LatencySetting("1,000 with 7 folders each, 10 % of them busy", 1_000, 0.1, 7),
-    LatencySetting("10,000, 1 % of them busy", 10_000, 0.01),
-    LatencySetting("10,000, 10 % of them busy", 10_000, 0.1),
-)
-
-
-@attrs.define
-class _SimulatedClock:
-    now: float = 0.0
-
-    def monotonic(self) -> float:
-        return self.now
-
-    async def sleep(self, seconds: float) -> None:
-        raise AssertionError("The simulation does not sleep.")
+SETTINGS = {
+    "100, 10 % of them busy": (100, 0.1, None),
+    "1,000, 1 % of them busy": (1_000, 0.01, None),
+    "1,000, 10 % of them busy": (1_000, 0.1, None),
+    "1,000, 50 % of them busy": (1_000, 0.5, None),
+    "1,000 with 7 folders each, 10 % of them busy": (1_000, 0.1, 7),
+    "10,000, 1 % of them busy": (10_000, 0.01, None),
+    "10,000, 10 % of them busy": (10_000, 0.1, None),
+}
+"""The number of mailboxes, the share of busy ones, and the folders of each; None for INBOX alone."""
 
 
 @attrs.frozen(kw_only=True)
@@ -80,17 +61,17 @@ class Latency:
 class Simulation:
     """The schedule with simulated mailboxes."""
 
-    def __init__(self, setting: LatencySetting, *, hours: float = _HOURS) -> None:
-        self._setting = setting
+    def __init__(self, mailboxes: int, busy: float, folders: int | None = None, *, hours: float = _HOURS) -> None:
+        self._folders = folders or 0
         self._rng = random.Random(1)
         self._end = hours * 3600
-        self._clock = _SimulatedClock()
+        self._clock = ManualClock()
         self._limiter = LocalRateLimiter(_RATE, _BURST, self._clock)
-        folders = ["INBOX"] if setting.folders is None else None
-        self._polls = PollSchedule(interval=None, folders=folders, requests_per_second=_RATE, clock=self._clock)
-        self._polls.mailboxes = setting.mailboxes
-        names = [str(number) for number in range(setting.mailboxes)]
-        self._busy = {*names[: round(setting.mailboxes * setting.busy)]}
+        polled = ["INBOX"] if folders is None else None
+        self._polls = PollSchedule(interval=None, folders=polled, requests_per_second=_RATE, clock=self._clock)
+        self._polls.mailboxes = mailboxes
+        names = [str(number) for number in range(mailboxes)]
+        self._busy = {*names[: round(mailboxes * busy)]}
         self._schedule = Schedule(names, concurrency=_CONCURRENCY, now=0.0)
         self._events = list[tuple[float, int, Callable[[], None]]]()
         self._numbers = itertools.count()
@@ -150,8 +131,7 @@ class Simulation:
 
     def _run_round(self, name: str) -> Iterator[float]:
         """List messages, fetch new ones, and commit. Yield the seconds that each step takes."""
-        folders = self._setting.folders or 0
-        for _ in range(folders + 1):  # the list of folders, and each folder; for INBOX alone one request
+        for _ in range(self._folders + 1):  # the list of folders, and each folder; for INBOX alone one request
             yield from self._request()
         new, self._arrived[name] = self._arrived[name], []
         if new:
@@ -162,7 +142,7 @@ class Simulation:
         if now >= _WARM_UP_SECONDS:
             self._polled[name].append(now)
             self._latencies[name in self._busy] += [now - arrived for arrived in new]
-        self._polls.learn(name, RoundReport(idle_folders=folders or 1, changes=Counter({Kind.NEW: len(new)})))
+        self._polls.learn(name, RoundReport(idle_folders=self._folders or 1, changes=Counter({Kind.NEW: len(new)})))
         pause = self._polls.compute_poll_delay(name, waiting=False) * self._rng.uniform(0.9, 1.1)
         self._schedule.finish(name, now + pause, has_backlog=False)
         self._plan(pause, self._start_rounds)
@@ -176,13 +156,15 @@ def _compute_percentiles(seconds: list[float]) -> tuple[float, float]:
 
 def measure_latency(options: argparse.Namespace) -> int:
     """Simulate all settings, and write latency.md."""
-    rows = list[str]()
-    for setting in SETTINGS:
-        found = Simulation(setting).run()
+    rows = list[tuple[object, ...]]()
+    for title, setting in SETTINGS.items():
+        found = Simulation(*setting).run()
         busy, quiet = ("{:.0f} / {:.0f}".format(*each) for each in (found.busy, found.quiet))
-        figures = f"{found.longest_pause:.0f} | {found.fairness:.2f} | {found.rate:.0f}"
-        rows.append(f"| {setting.title} | {found.messages:,} | {busy} | {quiet} | {figures} |")
-    return write_page("latency.md", _PAGE.format(rows="\n".join(rows)), options.out)
+        pause, fairness, rate = f"{found.longest_pause:.0f}", f"{found.fairness:.2f}", f"{found.rate:.0f}"
+        rows.append((title, f"{found.messages:,}", busy, quiet, pause, fairness, rate))
+    columns = "mailboxes", "messages", "busy, p50 / p99", "other, p50 / p99", "longest pause", "fairness"
+    table = format_table((*columns, "requests per second"), rows)
+    return write_page("latency.md", _PAGE.format(table=table), options.out)
 
 
 _PAGE = f"""# From arrival to commit
@@ -192,9 +174,7 @@ _PAGE = f"""# From arrival to commit
 {_COMMIT_SECONDS * 1000:.0f} ms for a commit. A busy mailbox receives a message every ten minutes on average, any other
 mailbox two per day. Times are in seconds.
 
-| mailboxes | messages | busy, p50 / p99 | other, p50 / p99 | longest pause | fairness | requests per second |
-|---|---|---|---|---|---|---|
-{{rows}}
+{{table}}
 
 The longest pause is that between two polls of a mailbox without messages. Fairness is the longest mean pause of such a
 mailbox, divided by the shortest.

@@ -11,7 +11,7 @@ from benchmarks.__main__ import main
 from benchmarks.processes import Figures, Work
 from benchmarks.server import run_server
 from benchmarks.sync import fleet, works
-from benchmarks.sync.latency import LatencySetting, Simulation
+from benchmarks.sync.latency import Simulation
 from tests.sync.fleet.postgres_server import find_binaries
 
 
@@ -55,12 +55,12 @@ def test_page_of_the_fleet_has_a_row_for_each_load(tmp_path: Path, monkeypatch: 
 
 @pytest.mark.wide
 def test_messages_to_busy_mailboxes_are_found_sooner_and_all_others_wait_equally() -> None:
-    found = Simulation(LatencySetting("few", 200, 0.1), hours=2).run()
+    found = Simulation(200, 0.1, hours=2).run()
     assert found.messages > 20
     assert found.busy[1] < 12 < found.longest_pause < 34
     assert found.fairness < 1.1
     assert found.rate < 100
-    assert found == Simulation(LatencySetting("few", 200, 0.1), hours=2).run()
+    assert found == Simulation(200, 0.1, hours=2).run()
 
 
 def test_missing_tools_are_named(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
