@@ -10,7 +10,7 @@ import argparse
 import asyncio
 import math
 import statistics
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
 
 import attrs
@@ -19,7 +19,16 @@ import directsuite as ds
 from benchmarks.counts import Gauge
 from benchmarks.gauges import measure_cpu, read_resident_bytes
 from benchmarks.pictures import Panel, draw
-from benchmarks.processes import RESULTS, Figures, Work, format_machine, format_table, run_work_in_folder, write_page
+from benchmarks.processes import (
+    PEAK,
+    RESULTS,
+    Figures,
+    Work,
+    format_machine,
+    format_table,
+    run_work_in_folder,
+    write_page,
+)
 from benchmarks.server import make_scenario_url, run_server
 from benchmarks.sync.canned import (
     CannedRemote,
@@ -30,7 +39,7 @@ from benchmarks.sync.canned import (
     run_all_rounds,
     use_canned_mailboxes,
 )
-from benchmarks.sync.fleet import FIGURES, run_fleet
+from benchmarks.sync.fleet import run_fleet
 from directsuite.durable.database import Statement
 from directsuite.jobs.delivery import DeliveryJournal, DeliveryTracker
 from directsuite.jobs.signing import DocumentState, Pdf, SigningJob, SigningJournal, TargetFolder
@@ -44,12 +53,11 @@ _JOURNAL_BATCH_ROWS = 10_000
 
 @attrs.frozen
 class Growth:
-    """A curve: its sizes, and the figures with their units."""
+    """A curve: a work, which returns figures by name and unit, and its sizes."""
 
     work: Work
     title: str
     sizes: Sequence[int]
-    figures: Mapping[str, str]
 
 
 async def mailboxes(url: str, folder: str, size: int) -> Figures:
@@ -69,10 +77,10 @@ async def mailboxes(url: str, folder: str, size: int) -> Figures:
             gauge.statements.clear()
             changing = await measure_cpu(sync.once)
     return {
-        "idle": 1000 * idle / size,
-        "changing": 1000 * changing / size,
-        "statements": gauge.statements.total() / size,
-        "memory": memory / 1000 / size,
+        "CPU of a mailbox in a round without changes, ms": 1000 * idle / size,
+        "CPU of a mailbox if 1 % have changed, ms": 1000 * changing / size,
+        "statements of a mailbox if 1 % have changed": gauge.statements.total() / size,
+        "memory of a mailbox, KB": memory / 1000 / size,
     }
 
 
@@ -86,7 +94,11 @@ async def messages(url: str, folder: str, size: int) -> Figures:
         idle = statistics.mean([await measure_cpu(rounds.run_round) for _ in range(_POLLS)])
         remote.messages += 1
         more = await measure_cpu(rounds.run_round)
-    return {"idle": 1000 * idle, "one more": 1000 * more, "memory": memory / 1e6}
+    return {
+        "CPU of a round without changes, ms": 1000 * idle,
+        "CPU of the round after one new message, ms": 1000 * more,
+        "memory of the synchronisation, MB": memory / 1e6,
+    }
 
 
 async def tracked(url: str, folder: str, size: int) -> Figures:
@@ -97,7 +109,7 @@ async def tracked(url: str, folder: str, size: int) -> Figures:
             await asyncio.gather(*(tracker.add(f"<{number}@direct.example.test>") for number in range(size)))
         async with DeliveryJournal(path) as journal:
             loaded = await measure_cpu(DeliveryTracker(make_mailbox(suite), journal=journal).followed)
-    return {"loaded": 1e6 * loaded / size}
+    return {"CPU of a message when the journal is read, µs": 1e6 * loaded / size}
 
 
 async def documents(url: str, folder: str, size: int) -> Figures:
@@ -119,7 +131,11 @@ async def documents(url: str, folder: str, size: int) -> Figures:
         skipped = await measure_cpu(job.run)
         assert job.progress.passed_over == size
         tally = await measure_cpu(journal.tally)
-    return {"passed over": 1e6 * skipped / size, "tally": 1000 * tally, "journal": path.stat().st_size / 1e6}
+    return {
+        "CPU of a document that is skipped, µs": 1e6 * skipped / size,
+        "time of `tally`, ms": 1000 * tally,
+        "size of the journal, MB": path.stat().st_size / 1e6,
+    }
 
 
 async def workers(url: str, _: str, size: int) -> Figures:
@@ -127,49 +143,15 @@ async def workers(url: str, _: str, size: int) -> Figures:
 
 
 GROWTHS = (
-    Growth(
-        mailboxes,
-        "Mailboxes in one process on SQLite, each with 3 messages",
-        (10, 100, 1_000, 10_000),
-        {
-            "idle": "CPU of a mailbox in a round without changes, ms",
-            "changing": "CPU of a mailbox in a round in which one of a hundred changed, ms",
-            "statements": "statements of a mailbox in a round in which one of a hundred changed",
-            "memory": "memory of a mailbox, KB",
-        },
-    ),
+    Growth(mailboxes, "Mailboxes in one process on SQLite, each with 3 messages", (10, 100, 1_000, 10_000)),
     Growth(
         workers,
         f"Workers of a fleet on PostgreSQL with {FLEET_MAILBOXES} mailboxes, due every {FLEET_INTERVAL:.0f} seconds",
         (1, 2, 4),
-        {name: name for name in FIGURES},
     ),
-    Growth(
-        messages,
-        "Messages in one mailbox",
-        (1_000, 10_000, 100_000, 1_000_000),
-        {
-            "idle": "CPU of a round without changes, ms",
-            "one more": "CPU of the round after one new message, ms",
-            "memory": "memory of the synchronisation, MB",
-        },
-    ),
-    Growth(
-        tracked,
-        "Messages of a delivery tracker",
-        (10, 100, 1_000, 10_000, 100_000),
-        {"loaded": "CPU of a message when the journal is read, µs"},
-    ),
-    Growth(
-        documents,
-        "Documents of a signing job, all signed by an earlier run",
-        (1_000, 10_000, 100_000, 1_000_000),
-        {
-            "passed over": "CPU of a document that is skipped, µs",
-            "tally": "time of `tally`, ms",
-            "journal": "size of the journal, MB",
-        },
-    ),
+    Growth(messages, "Messages in one mailbox", (1_000, 10_000, 100_000, 1_000_000)),
+    Growth(tracked, "Messages of a delivery tracker", (10, 100, 1_000, 10_000, 100_000)),
+    Growth(documents, "Documents of a signing job, all signed by an earlier run", (1_000, 10_000, 100_000, 1_000_000)),
 )
 
 
@@ -198,11 +180,15 @@ and size: 1 if the cost is proportional to the size, 0 if it is constant.
 """
 
 
-def compute_total_costs(growth: Growth, found: Sequence[Figures], figure: str) -> list[float]:
-    """Return the total cost at each size. A figure "of a mailbox", message or document is multiplied by the size."""
-    is_of_one = any(f" of a {unit}" in growth.figures[figure] for unit in ("mailbox", "message", "document"))
-    pairs = zip(growth.sizes, found, strict=True)
-    return [max(figures[figure], 1e-9) * (size if is_of_one else 1) for size, figures in pairs]
+def compute_total_costs(growth: Growth, found: Sequence[Figures]) -> dict[str, list[float]]:
+    """Return the total costs at each size, by figure. A figure "of a mailbox", message or document is multiplied."""
+    costs = dict[str, list[float]]()
+    for name in found[0]:
+        if name != PEAK:
+            is_of_one = any(f" of a {unit}" in name for unit in ("mailbox", "message", "document"))
+            pairs = zip(growth.sizes, found, strict=True)
+            costs[name] = [max(figures[name], 1e-9) * (size if is_of_one else 1) for size, figures in pairs]
+    return costs
 
 
 def fit_slope(sizes: Sequence[int], costs: Sequence[float]) -> float:
@@ -213,12 +199,8 @@ def fit_slope(sizes: Sequence[int], costs: Sequence[float]) -> float:
 def format_section(growth: Growth, found: Sequence[Figures]) -> str:
     """Return the table of a curve."""
     rows = [
-        (
-            unit,
-            *(f"{figures[name]:,.3g}" for figures in found),
-            f"{fit_slope(growth.sizes, compute_total_costs(growth, found, name)):.2f}",
-        )
-        for name, unit in growth.figures.items()
+        (name, *(f"{figures[name]:,.3g}" for figures in found), f"{fit_slope(growth.sizes, costs):.2f}")
+        for name, costs in compute_total_costs(growth, found).items()
     ]
     columns = ("", *(f"{size:,}" for size in growth.sizes), "slope")
     return f"## {growth.title}\n\n{format_table(columns, rows)}\n"
@@ -226,9 +208,9 @@ def format_section(growth: Growth, found: Sequence[Figures]) -> str:
 
 def make_panel(growth: Growth, found: Sequence[Figures]) -> Panel:
     """Return the curves of the total costs, as multiples of the cost at the smallest size."""
-    curves = dict[str, list[tuple[float, float]]]()
-    for name in growth.figures:
-        costs = compute_total_costs(growth, found, name)
-        curves[name] = [(size, cost / costs[0]) for size, cost in zip(growth.sizes, costs, strict=True)]
-    curves["proportional"] = [(size, size / growth.sizes[0]) for size in growth.sizes]
+    costs = {**compute_total_costs(growth, found), "proportional": growth.sizes}
+    curves = {
+        name.partition(",")[0]: [(size, cost / each[0]) for size, cost in zip(growth.sizes, each, strict=True)]
+        for name, each in costs.items()
+    }
     return Panel(growth.title.partition(",")[0], curves, log_x=True, log_y=True)

@@ -8,12 +8,12 @@ import gc
 import json
 import logging
 import random
+import subprocess
 import sys
 import tempfile
 import time
 import traceback
 import warnings
-from asyncio.subprocess import DEVNULL, PIPE
 from collections import Counter
 from collections.abc import AsyncGenerator, Mapping
 from datetime import UTC, datetime, timedelta
@@ -65,7 +65,7 @@ _TROUBLE_AFTER_SECONDS, _OUTAGE_SECONDS, _PAUSE_SECONDS = (4.0, 10.0), 2.5, 0.25
 _CLOCK_LEAP = timedelta(minutes=11)  # longer than the lifetime of a session
 _DELIVERED_MESSAGES = 15  # messages in Alice's inbox
 _LOOP_PASSES = 20  # passes of the event loop until closed objects are finalized
-_TOKEN_SECONDS, _START_TIMEOUT = 40, 120.0
+_TOKEN_SECONDS = 40
 _WEIGHTS = [weight for weight, _ in ACTIONS]
 
 
@@ -86,17 +86,14 @@ class SandboxProcess:
 async def run_sandbox() -> AsyncGenerator[SandboxProcess]:
     """Run a sandbox with sample content, which it keeps in memory."""
     command = (sys.executable, "-m", "directsuite", "sandbox", "--memory", "--port", "0", "--json")
-    process = await asyncio.create_subprocess_exec(*command, stdout=PIPE, stderr=DEVNULL)
-    assert process.stdout is not None
-    try:
-        async with asyncio.timeout(_START_TIMEOUT):
-            urls = json.loads(await process.stdout.readline())["urls"]
-        async with Control(urls["control"]) as control:
-            yield SandboxProcess(await control.environment(), control)
-    finally:
-        with contextlib.suppress(ProcessLookupError):
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:  # noqa: S603, ASYNC220
+        try:
+            assert process.stdout is not None
+            urls = json.loads(process.stdout.readline())["urls"]
+            async with Control(urls["control"]) as control:
+                yield SandboxProcess(await control.environment(), control)
+        finally:
             process.terminate()
-        await process.wait()
 
 
 @attrs.frozen(kw_only=True)
