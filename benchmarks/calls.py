@@ -15,27 +15,18 @@ from typing import Any
 
 import uvloop
 
+from benchmarks import processes
 from benchmarks.gauges import measure_cpu
 from benchmarks.peers import get_client
-from benchmarks.processes import (
-    CLIENTS_CORE,
-    Figures,
-    compute_spread,
-    format_machine,
-    pin_to_core,
-    run_in_process,
-    write_page,
-)
 from benchmarks.rows.works import WorkTask, small_calls
 from benchmarks.server import make_scenario_url, run_server
 
 CLIENTS = ("ours", "bare")
 LOOPS = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
 CALLERS = (1, 64)
-_BOUND = 1.05
 
 
-async def measure_clients(url: str, callers: int, rounds: int, calls: int, names: Sequence[str]) -> Figures:
+async def measure_clients(url: str, callers: int, rounds: int, calls: int, names: Sequence[str]) -> processes.Figures:
     """Return the median CPU of a call in µs for each client. They take turns in this process."""
     taken: dict[str, list[float]] = {name: [] for name in names}
     for number in range(rounds + 1):  # the first one imports what a call needs
@@ -44,11 +35,11 @@ async def measure_clients(url: str, callers: int, rounds: int, calls: int, names
                 opening, task = (WorkTask(options={"calls": n, "callers": callers}) for n in (callers, calls))
                 await small_calls(client, opening)  # opens the connections
                 taken[name].append(await measure_cpu(functools.partial(small_calls, client, task)) / calls * 1e6)
-    return {name: compute_spread(values[1:]).median for name, values in taken.items()}
+    return {name: processes.compute_spread(values[1:]).median for name, values in taken.items()}
 
 
-def _measure_in_loop(loop: str, *arguments: Any) -> Figures:
-    pin_to_core(CLIENTS_CORE)
+def _measure_in_loop(loop: str, *arguments: Any) -> processes.Figures:
+    processes.pin_to_core(processes.CLIENTS_CORE)
     with asyncio.Runner(loop_factory=LOOPS[loop]) as runner:
         return runner.run(measure_clients(*arguments))
 
@@ -56,13 +47,13 @@ def _measure_in_loop(loop: str, *arguments: Any) -> Figures:
 def measure_way(url: str, loop: str, callers: int, rounds: int, calls: int) -> str:
     """Return a row of the table: one event loop and number of callers."""
 
-    def run(*names: str) -> Figures:
-        return run_in_process(_measure_in_loop, loop, url, callers, rounds, calls, names)
+    def run(*names: str) -> processes.Figures:
+        return processes.run_in_process(_measure_in_loop, loop, url, callers, rounds, calls, names)
 
     repeats = range(3 if rounds > 1 else 1)
     together = [run(*CLIENTS) for _ in repeats]
     alone = [{name: run(name)[name] for name in CLIENTS} for _ in repeats]
-    ratios = [compute_spread([each["ours"] / each["bare"] for each in way]) for way in (together, alone)]
+    ratios = [processes.compute_spread([each["ours"] / each["bare"] for each in way]) for way in (together, alone)]
     print(row := f"| {loop} | {callers} | {ratios[0]} | {ratios[1]} |")
     return row
 
@@ -75,12 +66,12 @@ def write_calls(options: argparse.Namespace) -> int:
         rows = "\n".join(measure_way(url, *way, rounds, calls) for way in itertools.product(LOOPS, CALLERS))
     page = f"""# CPU of a small call ÷ bare aiohttp
 
-`python -m benchmarks calls`; the expected ratio is at most {_BOUND}. A figure is the median of the ratios, with the
+`python -m benchmarks calls`; the expected ratio is at most 1.05. A figure is the median of the ratios, with the
 quartiles in brackets. Bare aiohttp has its default settings.
 
 | event loop | callers | both in one process | each in its own |
 |---|---|---|---|
 {rows}
 
-{format_machine()}"""
-    return write_page("calls.md", page, options.out)
+{processes.format_machine()}"""
+    return processes.write_page("calls.md", page, options.out)

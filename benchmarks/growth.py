@@ -16,29 +16,12 @@ from pathlib import Path
 import attrs
 
 import directsuite as ds
+from benchmarks import processes
 from benchmarks.counts import Gauge
 from benchmarks.gauges import measure_cpu, read_resident_bytes
 from benchmarks.pictures import Panel, draw
-from benchmarks.processes import (
-    PEAK,
-    RESULTS,
-    Figures,
-    Work,
-    format_machine,
-    format_table,
-    run_work_in_folder,
-    write_page,
-)
 from benchmarks.server import make_scenario_url, run_server
-from benchmarks.sync.canned import (
-    CannedRemote,
-    get_password,
-    make_mailbox,
-    make_rounds,
-    make_suite,
-    run_all_rounds,
-    use_canned_mailboxes,
-)
+from benchmarks.sync import canned
 from benchmarks.sync.fleet import run_fleet
 from directsuite.durable.database import Statement
 from directsuite.jobs.delivery import DeliveryJournal, DeliveryTracker
@@ -55,18 +38,18 @@ _JOURNAL_BATCH_ROWS = 10_000
 class Growth:
     """A curve: a work, which returns figures by name and unit, and its sizes."""
 
-    work: Work
+    work: processes.Work
     title: str
     sizes: Sequence[int]
 
 
-async def mailboxes(url: str, folder: str, size: int) -> Figures:
+async def mailboxes(url: str, folder: str, size: int) -> processes.Figures:
     gauge = Gauge()
     names = [f"mailbox-{number}" for number in range(size)]
     with gauge.count_statements():
-        async with make_suite(url) as suite, SqliteStore(Path(folder, "sync.db"), sink=SqliteSink()) as store:
-            sync = Synchronizer(suite, store, names, get_password)
-            opened = use_canned_mailboxes(sync, suite, lambda _: _MESSAGES_PER_MAILBOX)
+        async with canned.make_suite(url) as suite, SqliteStore(Path(folder, "sync.db"), sink=SqliteSink()) as store:
+            sync = Synchronizer(suite, store, names, canned.get_password)
+            opened = canned.use_canned_mailboxes(sync, suite, lambda _: _MESSAGES_PER_MAILBOX)
             before = read_resident_bytes()
             sync._worker.requested_mailboxes = ()  # as during `run`, without requests of an operator
             await sync.once()
@@ -84,11 +67,11 @@ async def mailboxes(url: str, folder: str, size: int) -> Figures:
     }
 
 
-async def messages(url: str, folder: str, size: int) -> Figures:
-    async with make_suite(url) as suite, SqliteStore(Path(folder, "sync.db")) as store:
-        remote = CannedRemote(make_mailbox(suite), size)
-        rounds, before = await make_rounds(remote, store), read_resident_bytes()
-        await run_all_rounds(rounds)
+async def messages(url: str, folder: str, size: int) -> processes.Figures:
+    async with canned.make_suite(url) as suite, SqliteStore(Path(folder, "sync.db")) as store:
+        remote = canned.CannedRemote(canned.make_mailbox(suite), size)
+        rounds, before = await canned.make_rounds(remote, store), read_resident_bytes()
+        await canned.run_all_rounds(rounds)
         await rounds.run_round()
         memory = read_resident_bytes() - before
         idle = statistics.mean([await measure_cpu(rounds.run_round) for _ in range(_POLLS)])
@@ -101,18 +84,18 @@ async def messages(url: str, folder: str, size: int) -> Figures:
     }
 
 
-async def tracked(url: str, folder: str, size: int) -> Figures:
+async def tracked(url: str, folder: str, size: int) -> processes.Figures:
     path = Path(folder, "delivery.db")
-    async with make_suite(url) as suite:
+    async with canned.make_suite(url) as suite:
         async with DeliveryJournal(path) as journal:
-            tracker = DeliveryTracker(make_mailbox(suite), journal=journal)
+            tracker = DeliveryTracker(canned.make_mailbox(suite), journal=journal)
             await asyncio.gather(*(tracker.add(f"<{number}@direct.example.test>") for number in range(size)))
         async with DeliveryJournal(path) as journal:
-            loaded = await measure_cpu(DeliveryTracker(make_mailbox(suite), journal=journal).followed)
+            loaded = await measure_cpu(DeliveryTracker(canned.make_mailbox(suite), journal=journal).followed)
     return {"CPU of a message when the journal is read, µs": 1e6 * loaded / size}
 
 
-async def documents(url: str, folder: str, size: int) -> Figures:
+async def documents(url: str, folder: str, size: int) -> processes.Figures:
     path = Path(folder, "journal.db")
     async with SigningJournal(path) as journal:
         for start in range(0, size, _JOURNAL_BATCH_ROWS):
@@ -138,7 +121,7 @@ async def documents(url: str, folder: str, size: int) -> Figures:
     }
 
 
-async def workers(url: str, _: str, size: int) -> Figures:
+async def workers(url: str, _: str, size: int) -> processes.Figures:
     return await run_fleet(url, size, FLEET_INTERVAL, FLEET_MAILBOXES, FLEET_SECONDS)
 
 
@@ -161,13 +144,13 @@ def measure_growth(options: argparse.Namespace) -> int:
     with run_server() as url:
         for growth in GROWTHS:
             if growth.work.__name__ in (options.only or [growth.work.__name__]):
-                found = [run_work_in_folder(growth.work, url, size) for size in growth.sizes]
+                found = [processes.run_work_in_folder(growth.work, url, size) for size in growth.sizes]
                 print(section := format_section(growth, found), flush=True)
                 page += f"\n{section}"
                 panels.append(make_panel(growth, found))
     if not options.only:
-        write_page("growth.md", f"{page}\n{format_machine()}", options.out)
-        draw((options.out or RESULTS) / "growth.svg", panels, columns=2)
+        processes.write_page("growth.md", f"{page}\n{processes.format_machine()}", options.out)
+        draw((options.out or processes.RESULTS) / "growth.svg", panels, columns=2)
     return 0
 
 
@@ -180,11 +163,11 @@ and size: 1 if the cost is proportional to the size, 0 if it is constant.
 """
 
 
-def compute_total_costs(growth: Growth, found: Sequence[Figures]) -> dict[str, list[float]]:
+def compute_total_costs(growth: Growth, found: Sequence[processes.Figures]) -> dict[str, list[float]]:
     """Return the total costs at each size, by figure. A figure "of a mailbox", message or document is multiplied."""
     costs = dict[str, list[float]]()
     for name in found[0]:
-        if name != PEAK:
+        if name != processes.PEAK:
             is_of_one = any(f" of a {unit}" in name for unit in ("mailbox", "message", "document"))
             pairs = zip(growth.sizes, found, strict=True)
             costs[name] = [max(figures[name], 1e-9) * (size if is_of_one else 1) for size, figures in pairs]
@@ -196,17 +179,17 @@ def fit_slope(sizes: Sequence[int], costs: Sequence[float]) -> float:
     return statistics.linear_regression([math.log10(size) for size in sizes], [math.log10(c) for c in costs]).slope
 
 
-def format_section(growth: Growth, found: Sequence[Figures]) -> str:
+def format_section(growth: Growth, found: Sequence[processes.Figures]) -> str:
     """Return the table of a curve."""
     rows = [
         (name, *(f"{figures[name]:,.3g}" for figures in found), f"{fit_slope(growth.sizes, costs):.2f}")
         for name, costs in compute_total_costs(growth, found).items()
     ]
     columns = ("", *(f"{size:,}" for size in growth.sizes), "slope")
-    return f"## {growth.title}\n\n{format_table(columns, rows)}\n"
+    return f"## {growth.title}\n\n{processes.format_table(columns, rows)}\n"
 
 
-def make_panel(growth: Growth, found: Sequence[Figures]) -> Panel:
+def make_panel(growth: Growth, found: Sequence[processes.Figures]) -> Panel:
     """Return the curves of the total costs, as multiples of the cost at the smallest size."""
     costs = {**compute_total_costs(growth, found), "proportional": growth.sizes}
     curves = {

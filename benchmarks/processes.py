@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import multiprocessing
 import os
 import platform
@@ -22,6 +23,7 @@ ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
 CLIENTS_CORE, SERVER_CORE = 0, 1
 PEAK = "peak memory above the start, MB"
+_FORMATS = ((0.1, ".2g"), (10, ".2f"), (100, ".1f"), (math.inf, ",.0f"))
 _PACKAGES = ("aiohttp", "attrs", "cattrs", "msgspec", "pybase64", "tenacity", "yarl")
 
 Figures = dict[str, float]
@@ -99,7 +101,11 @@ class Spread:
     high: float
 
     def __str__(self) -> str:
-        return f"{self.median:.2f} [{self.low:.2f}-{self.high:.2f}]"
+        median, low, high = (
+            format(value, next(form for bound, form in _FORMATS if value < bound))
+            for value in (self.median, self.low, self.high)
+        )
+        return f"{median} [{low}-{high}]"
 
 
 def compute_spread(values: Sequence[float]) -> Spread:

@@ -1,10 +1,4 @@
-"""The clients that are compared. All of them do the same work with methods of the same names.
-
-work                                        the methods of every client
-ours, bare, floor                           directsuite; aiohttp, as written by hand; the least code
-openapi_generator, openapi_python_client    clients generated from our OpenAPI document
-environment                                 generates and installs them
-"""
+"""The clients that are compared. All of them do the same work with methods of the same names."""
 
 from __future__ import annotations
 

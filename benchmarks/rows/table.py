@@ -135,8 +135,8 @@ _QUICK = {
 """The maximum of each size for --quick and the warm-up."""
 
 
-def _compare(quantity: Quantity, *clients: str) -> tuple[Figure, ...]:
-    return tuple(Figure(quantity, client) for client in clients)
+def _compare(quantity: Quantity, *clients: str, bound: float | None = None) -> tuple[Figure, ...]:
+    return tuple(Figure(quantity, client, bound) for client in clients)
 
 
 def _bulk(peak: float, pause: float, cpu: float) -> tuple[Figure, ...]:
@@ -212,11 +212,7 @@ _METADATA = MeasuredRow(
     "record",
     {"messages": 50, "repeats": 150},
     rounds=15,
-    figures=(
-        Figure(CPU, OPENAPI_GENERATOR, 0.40),
-        Figure(CPU, OPENAPI_PYTHON_CLIENT, 0.40),
-        *_compare(CPU, BARE),
-    ),
+    figures=(*_compare(CPU, *PEERS, bound=0.40), *_compare(CPU, BARE)),
 )
 _UPLOAD = MeasuredRow(
     "upload",
@@ -371,9 +367,7 @@ TABLE: tuple[MeasuredRow, ...] = (
     ),
     _enlarge(_DOWNLOAD, "Download a PDF of 1 GB", {"document": 1000 * MB}),
     _enlarge(
-        _STREAM,
-        "Read a GetMessages response of 1 GB, message by message",
-        {"messages": 1000, "attachment": 750_000},
+        _STREAM, "Read a GetMessages response of 1 GB, message by message", {"messages": 1000, "attachment": 750_000}
     ),
     _embed(
         "embedding-calls",
@@ -405,11 +399,8 @@ def choose_rows(names: list[str]) -> tuple[MeasuredRow, ...]:
 
     Raises ValueError if a name matches no row.
     """
-    for name in names:
-        if not any(_matches(name, row) for row in TABLE):
+    found = {name: [row for row in TABLE if f"{row.name}-".startswith(f"{name}-")] for name in names}
+    for name, rows in found.items():
+        if not rows:
             raise ValueError(f"There is no row {name}. Run `python -m benchmarks --list` to see the names.")
-    return tuple(row for row in TABLE if not names or any(_matches(name, row) for name in names))
-
-
-def _matches(name: str, row: MeasuredRow) -> bool:
-    return row.name == name or row.name.startswith(f"{name}-")
+    return tuple(row for row in TABLE if not names or any(row in rows for rows in found.values()))

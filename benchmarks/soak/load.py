@@ -114,16 +114,19 @@ class Sample:
 
 
 @attrs.define
-class Tally:
-    """Counters of events by class, and of results of the actions.
+class SoakRun:
+    """Counters of events by class and of results of the actions, and samples.
 
     problems: errors that are not of the client's types, messages of the event loop, and warnings.
+    left: sockets, file descriptors and tasks that remained after everything was closed.
     """
 
     events: Counter[str] = attrs.Factory(Counter[str])
     results: Counter[str] = attrs.Factory(Counter[str])
     suites: int = 0
     problems: list[str] = attrs.Factory(list[str])
+    samples: list[Sample] = attrs.Factory(list[Sample])
+    left: Mapping[str, int] = attrs.Factory(dict[str, int])
 
     def __call__(self, event: Event) -> None:
         """Count an event, as a listener of a suite."""
@@ -137,19 +140,10 @@ class Tally:
             self.problems.append("".join(traceback.format_exception(error)))
 
 
-@attrs.frozen(kw_only=True)
-class SoakRun:
-    """A finished run. left: sockets, file descriptors and tasks that remained after everything was closed."""
-
-    samples: list[Sample]
-    tally: Tally
-    left: Mapping[str, int]
-
-
 async def run(form: bytes, *, minutes: float, seed: int) -> SoakRun:
     """Run the load. form: the demo's form."""
-    tally = Tally()
-    asyncio.get_running_loop().set_exception_handler(lambda _, context: tally.problems.append(repr(context)))
+    found = SoakRun()
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: found.problems.append(repr(context)))
     process = psutil.Process()
     before = process.num_fds(), len(asyncio.all_tasks())
     logging.getLogger("directsuite").addHandler(logging.NullHandler())
@@ -157,26 +151,24 @@ async def run(form: bytes, *, minutes: float, seed: int) -> SoakRun:
         warnings.simplefilter("always")
         (form_file := Path(folder, "consent.pdf")).write_bytes(form)
         async with run_sandbox() as sandbox:
-            load = _Load(sandbox, tally, random.Random(seed), form, form_file)
-            await load.run(minutes)
+            await _Load(sandbox, found, random.Random(seed), form, form_file).run(minutes)
         await _collect_garbage()
-        left = {
+        found.left = {
             "sockets": len(process.net_connections(kind="inet")),
             "file descriptors": process.num_fds() - before[0],
             "tasks": len(asyncio.all_tasks()) - before[1],
         }
-    tally.problems += [str(warning) for warning in caught]
-    return SoakRun(samples=load.samples, tally=tally, left=left)
+    found.problems += [str(warning) for warning in caught]
+    return found
 
 
 @attrs.define
 class _Load:
     sandbox: SandboxProcess
-    tally: Tally
+    found: SoakRun
     rng: random.Random
     form: bytes
     form_file: Path
-    samples: list[Sample] = attrs.Factory(list[Sample])
     _process: psutil.Process = attrs.Factory(psutil.Process)
     _start: float = attrs.Factory(time.monotonic)
 
@@ -202,11 +194,11 @@ class _Load:
                 task.cancel()
 
     def _make_suite(self, *, keep_alive: bool = False) -> ds.DirectSuite:
-        self.tally.suites += 1
+        self.found.suites += 1
         return ds.DirectSuite.from_env(
             self.sandbox.environment,
             token=self.sandbox.issue_token,
-            listeners=[self.tally],
+            listeners=[self.found],
             timeout=15.0,
             attempt_timeout=2.0,
             max_connections=CONNECTIONS_PER_SERVICE,
@@ -215,12 +207,9 @@ class _Load:
             keep_alive=keep_alive,
         )
 
-    def _make_context(self, suite: ds.DirectSuite) -> ActionContext:
-        rng = random.Random(self.rng.random())
-        return ActionContext(suite=suite, rng=rng, form=self.form, form_file=self.form_file)
-
     async def _act_until(self, over: asyncio.Event, suite: ds.DirectSuite) -> None:
-        context = self._make_context(suite)
+        rng = random.Random(self.rng.random())
+        context = ActionContext(suite=suite, rng=rng, form=self.form, form_file=self.form_file)
         while not over.is_set():
             [(_, action)] = context.rng.choices(ACTIONS, _WEIGHTS)
             await self._perform(action, context)
@@ -250,9 +239,9 @@ class _Load:
             task.cancel()
         await asyncio.wait([task])
         if task.cancelled():
-            self.tally.results["cancelled"] += 1
+            self.found.results["cancelled"] += 1
         else:
-            self.tally.count_result(task.exception())
+            self.found.count_result(task.exception())
 
     async def _cause_troubles(self) -> None:
         control = self.sandbox.control
@@ -277,7 +266,7 @@ class _Load:
             self._take_sample(quiet=False)
 
     def _take_sample(self, *, quiet: bool) -> None:
-        self.samples.append(
+        self.found.samples.append(
             Sample(
                 quiet=quiet,
                 seconds=time.monotonic() - self._start,
@@ -286,7 +275,7 @@ class _Load:
                 tasks=len(asyncio.all_tasks()),
                 blocks=sys.getallocatedblocks(),
                 live=_count_live() if quiet else 0,
-                calls=self.tally.events["CallFinished"],
+                calls=self.found.events["CallFinished"],
             )
         )
 

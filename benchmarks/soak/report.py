@@ -57,7 +57,7 @@ def run_soak(options: argparse.Namespace) -> int:
         Panel(f"Open sockets, of at most {MAX_SOCKETS}", {"": sockets}, x="minutes"),
     ]
     draw((options.out or RESULTS) / "soak.svg", panels, columns=1)
-    sys.stderr.writelines(f"{problem}\n" for problem in finished.tally.problems)
+    sys.stderr.writelines(f"{problem}\n" for problem in finished.problems)
     return int(any(check.passed is False for check in checks))
 
 
@@ -68,7 +68,7 @@ def _make_form() -> bytes:
 
 def run_checks(soak: SoakRun) -> list[SoakCheck]:
     """Return all checks with their results. Growth is the difference of both halves of the time after the warm-up."""
-    samples, tally, end = soak.samples, soak.tally, soak.samples[-1].seconds
+    samples, end = soak.samples, soak.samples[-1].seconds
     start = min(_WARM_UP_SECONDS, end / 3)
     halves = [
         [sample for sample in samples if low <= sample.seconds <= high] or samples  # few on a busy machine
@@ -84,7 +84,7 @@ def run_checks(soak: SoakRun) -> list[SoakCheck]:
     quiet = [sample for sample in samples if sample.quiet]
     sockets, kept = max(sample.sockets for sample in samples), max(sample.sockets for sample in quiet)
     tasks, live = {sample.tasks for sample in quiet}, max(sample.live for sample in quiet)
-    done = tally.results["done"] / max(1, tally.results.total())
+    done = soak.results["done"] / max(1, soak.results.total())
     is_long = end - start >= _MIN_CHECKED_SECONDS
     checks: tuple[tuple[str, str, str, bool | None], ...] = (
         ("highest memory, second half / first half", f"{rss_ratio:.3f}", f"< {_MAX_RSS}", rss_ratio < _MAX_RSS),
@@ -96,18 +96,18 @@ def run_checks(soak: SoakRun) -> list[SoakCheck]:
         ("tasks without calls", " or ".join(map(str, sorted(tasks))), "constant", len(tasks) == 1),
         ("live calls, responses and request bodies without calls", str(live), "0", live == 0),
         *((f"{name} left after closing", str(count), "0", count == 0) for name, count in soak.left.items()),
-        (_PROBLEMS, str(len(tally.problems)), "0", not tally.problems),
+        (_PROBLEMS, str(len(soak.problems)), "0", not soak.problems),
     )
     return [SoakCheck(*check[:3], check[3] if is_long or number > 3 else None) for number, check in enumerate(checks)]
 
 
 def format_page(soak: SoakRun, checks: Sequence[SoakCheck]) -> str:
     """Return the report in Markdown."""
-    tally, end = soak.tally, soak.samples[-1]
+    end = soak.samples[-1]
     failed = sum(check.passed is False for check in checks)
-    results = ", ".join(f"{name} {count:,}" for name, count in tally.results.most_common())
+    results = ", ".join(f"{name} {count:,}" for name, count in soak.results.most_common())
     rows = [(check.name, check.found, check.bound, _VERDICTS[check.passed]) for check in checks]
-    count = tally.events
+    count = soak.events
     return f"""# Soak
 
 `python -m benchmarks soak`: {f"**{failed} checks failed**" if failed else "all checks passed"}.
@@ -118,12 +118,12 @@ Python {platform.python_version()}, aiohttp {version("aiohttp")}.
 | | |
 |---|---|
 | calls | {end.calls:,} |
-| actions | {tally.results.total():,}: {results} |
+| actions | {soak.results.total():,}: {results} |
 | requests | {count["AttemptStarted"]:,}, of these {count["RetryScheduled"]:,} retries |
 | calls with unknown outcome | {count["OutcomeLeftUnknown"]:,} |
 | calls cancelled, and streams closed early | {count["cancelled"]:,} |
 | circuits opened; services paused by Retry-After | {count["CircuitOpened"]:,}; {count["ServicePaused"]:,} |
-| suites opened and closed | {tally.suites:,} |
+| suites opened and closed | {soak.suites:,} |
 
 {format_table(("check", "found", "bound", ""), rows)}
 

@@ -51,8 +51,8 @@ class Latency:
     """
 
     messages: int
-    busy: tuple[float, float]
-    quiet: tuple[float, float]
+    busy: list[float]
+    quiet: list[float]
     longest_pause: float
     fairness: float
     rate: float
@@ -94,10 +94,11 @@ class Simulation:
             for name, polls in self._polled.items()
             if name not in self._with_messages and len(polls) > 2
         ]
+        busy, quiet = (quantiles(self._latencies[is_busy], n=100) for is_busy in (True, False))
         return Latency(
             messages=sum(map(len, self._latencies.values())),
-            busy=_compute_percentiles(self._latencies[True]),
-            quiet=_compute_percentiles(self._latencies[False]),
+            busy=[busy[49], busy[98]],
+            quiet=[quiet[49], quiet[98]],
             longest_pause=max(map(max, pauses)),
             fairness=max(map(mean, pauses)) / min(map(mean, pauses)),
             rate=self._requests / (self._end - _WARM_UP_SECONDS),
@@ -147,11 +148,6 @@ class Simulation:
         self._schedule.finish(name, now + pause, has_backlog=False)
         self._plan(pause, self._start_rounds)
         self._start_rounds()
-
-
-def _compute_percentiles(seconds: list[float]) -> tuple[float, float]:
-    cuts = quantiles(seconds, n=100)
-    return cuts[49], cuts[98]
 
 
 def measure_latency(options: argparse.Namespace) -> int:

@@ -19,15 +19,7 @@ import time
 from collections.abc import Generator
 from pathlib import Path
 
-from benchmarks.processes import (
-    compute_ratios,
-    compute_spread,
-    format_machine,
-    format_table,
-    run_work,
-    run_work_in_folder,
-    write_page,
-)
+from benchmarks import processes
 from benchmarks.server import run_server
 from benchmarks.sync.works import ATTACHMENT_BYTES, maildir
 
@@ -107,10 +99,10 @@ def measure_mailbox_tools(options: argparse.Namespace) -> int:
         install = [sys.executable, "-m", "pip", "install", "--quiet", "--target", str(folder / "tools"), "imap-tools"]
         subprocess.run(install, check=True)  # noqa: S603
         (folder / "first").mkdir()
-        messages = round(run_work(maildir, url, str(folder / "first"))["messages"])
+        messages = round(processes.run_work(maildir, url, str(folder / "first"))["messages"])
         with _run_dovecot(folder / "dovecot", next((folder / "first").rglob("new")).parent) as port:
             for _round in range(_ROUNDS):
-                found["directsuite"].append(run_work_in_folder(maildir, url)["messages per second"])
+                found["directsuite"].append(processes.run_work_in_folder(maildir, url)["messages per second"])
                 for name in ("mbsync", "imap_tools"):
                     (fresh := folder / "fresh").mkdir()
                     found[name].append(messages / _time_tool(name, port, fresh, folder / "tools"))
@@ -120,14 +112,14 @@ def measure_mailbox_tools(options: argparse.Namespace) -> int:
     rows = [
         (
             name,
-            f"{compute_spread(rates).median:,.0f}",
-            f"{compute_spread(compute_ratios(found['directsuite'], rates))} x",
+            f"{processes.compute_spread(rates).median:,.0f}",
+            f"{processes.compute_spread(processes.compute_ratios(found['directsuite'], rates))} x",
         )
         for name, rates in found.items()
     ]
-    table = format_table(("", "messages per second", "directsuite / tool"), rows)
-    page = _PAGE.format(table=table, machine=format_machine())
-    return write_page("mailbox-tools.md", page, options.out)
+    table = processes.format_table(("", "messages per second", "directsuite / tool"), rows)
+    page = _PAGE.format(table=table, machine=processes.format_machine())
+    return processes.write_page("mailbox-tools.md", page, options.out)
 
 
 def _time_tool(name: str, port: int, folder: Path, tools: Path) -> float:

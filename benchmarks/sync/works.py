@@ -10,7 +10,7 @@ import contextlib
 import sqlite3
 import statistics
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -43,13 +43,9 @@ _RATE = "messages per second"
 
 
 def _open_store(store: str) -> Store:
-    if _is_postgres(store):
-        return PostgresStore(store, sink=PostgresSink())
-    return SqliteStore(Path(store, "sync.db"), sink=SqliteSink())
-
-
-def _is_postgres(store: str) -> bool:
-    return not Path(store).is_dir()
+    if Path(store).is_dir():
+        return SqliteStore(Path(store, "sync.db"), sink=SqliteSink())
+    return PostgresStore(store, sink=PostgresSink())
 
 
 async def idle(url: str, folder: str) -> Figures:
@@ -110,7 +106,7 @@ async def floor(url: str, store: str) -> Figures:
     """The iterator, and the same rows inserted by plain code in batches of the same size."""
     async with _open_store(store) as opened:
         await opened.make_folder(await opened.claim("alice"), "INBOX")
-    if _is_postgres(store):
+    if not Path(store).is_dir():
         async with await psycopg.AsyncConnection.connect(store) as database:
             start = time.perf_counter()
             async for batch in _iterate(url):
@@ -127,7 +123,9 @@ async def floor(url: str, store: str) -> Figures:
         start = time.perf_counter()
         async for batch in _iterate(url):
             connection.execute("BEGIN IMMEDIATE")
-            for table, rows in make_rows(batch, time=datetime.isoformat, json=_encode).items():
+            for table, rows in make_rows(
+                batch, time=datetime.isoformat, json=lambda records: msgspec.json.encode(records).decode()
+            ).items():
                 places = ", ".join("?" * len(rows[0]))
                 connection.executemany(f"INSERT INTO {table} VALUES ({places})", rows)  # noqa: S608
             connection.execute("COMMIT")
@@ -145,10 +143,6 @@ async def _iterate(url: str) -> AsyncGenerator[list[ds.MessageDetail]]:
                     batch = []
         if batch:
             yield batch
-
-
-def _encode(records: list[dict[str, Any]]) -> str:
-    return msgspec.json.encode(records).decode()
 
 
 def make_rows(
@@ -189,14 +183,11 @@ async def maildir(url: str, folder: str) -> Figures:
         return {"messages": MAILDIR_MESSAGES, _RATE: MAILDIR_MESSAGES / (time.perf_counter() - start)}
 
 
-@contextlib.contextmanager
-def run_postgres() -> Generator[PostgresServer]:
+def run_postgres() -> contextlib.AbstractContextManager[PostgresServer]:
     """Run a PostgreSQL server. Raises FileNotFoundError if PostgreSQL is not installed."""
-    binaries = find_binaries()
-    if binaries is None:
+    if (binaries := find_binaries()) is None:
         raise FileNotFoundError("PostgreSQL is not installed: initdb was not found.")
-    with run_postgres_server(binaries) as server:
-        yield server
+    return run_postgres_server(binaries)
 
 
 def measure_sync(options: argparse.Namespace) -> int:

@@ -16,8 +16,7 @@ from benchmarks.gauges import Reading, Ticker, read_gauges
 from benchmarks.peers.environment import PreparedPeers
 from benchmarks.processes import Spread, compute_ratios, describe_machine
 from benchmarks.rows import table, works
-from benchmarks.rows.command import write
-from benchmarks.rows.page import draw_pictures, format_page
+from benchmarks.rows.command import draw_pictures, format_page, write
 from benchmarks.rows.rounds import (
     Outcome,
     Results,

@@ -14,7 +14,7 @@ import pytest
 
 import directsuite as ds
 from benchmarks.__main__ import main
-from benchmarks.soak.load import Sample, SoakRun, Tally
+from benchmarks.soak.load import Sample, SoakRun
 from benchmarks.soak.report import run_checks
 from directsuite.core import events
 
@@ -45,13 +45,9 @@ def make_samples(minutes: int = 30) -> list[Sample]:
     return [make_sample(5 * number, quiet=number % 12 == 0) for number in range(1, 12 * minutes + 1)]
 
 
-def make_tally(**changes: Any) -> Tally:
-    return attrs.evolve(Tally(results=Counter(done=95, cancelled=5)), **changes)
-
-
-def find_failures(samples: list[Sample], tally: Tally | None = None, left: dict[str, int] | None = None) -> list[str]:
-    soak = SoakRun(samples=samples, tally=tally or make_tally(), left=left or {"sockets": 0})
-    return [check.name for check in run_checks(soak) if check.passed is False]
+def find_failures(samples: list[Sample], **changes: Any) -> list[str]:
+    soak = SoakRun(results=Counter(done=95, cancelled=5), samples=samples, left={"sockets": 0})
+    return [check.name for check in run_checks(attrs.evolve(soak, **changes)) if check.passed is False]
 
 
 @pytest.mark.process
@@ -110,13 +106,13 @@ def test_growth_of_memory_and_slower_calls_fail(samples: list[Sample], failures:
 
 def test_bad_counts_fail() -> None:
     assert find_failures(make_samples(), left={"sockets": 1}) == ["sockets left after closing"]
-    assert find_failures(make_samples(), make_tally(problems=["ValueError"])) == [PROBLEMS]
+    assert find_failures(make_samples(), problems=["ValueError"]) == [PROBLEMS]
     results = Counter(done=5, DeadlineExceededError=5)
-    assert find_failures(make_samples(), make_tally(results=results)) == ["share of successful actions"]
+    assert find_failures(make_samples(), results=results) == ["share of successful actions"]
 
 
 def test_tally_counts_events_and_errors() -> None:
-    tally = Tally()
+    tally = SoakRun()
     call: dict[str, Any] = {"call": 1, "operation": "Send", "service": "messaging", "method": "PUT", "path": "Send"}
     call |= {"host": "127.0.0.1", "port": 1}
     tally(events.AttemptStarted(attempt=1, **call))
