@@ -15,9 +15,13 @@ import ssl
 import struct
 from collections.abc import Awaitable, Callable, Iterable
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import attrs
+
+from .virtual_time import yield_until
+
+T = TypeVar("T")
 
 
 @attrs.define
@@ -102,6 +106,12 @@ class ScriptedServer:
 
     def enqueue(self, *script: Responder) -> None:
         self.script.extend(script)
+
+    async def begin(self, call: Awaitable[T]) -> asyncio.Future[T]:
+        """Start a call, and wait until its request is handled."""
+        task = asyncio.ensure_future(call)
+        await yield_until(lambda: self.busy == 1)
+        return task
 
     def url(self, service: str) -> str:
         """Return the base URL of a service, whose name is the first segment of the path."""

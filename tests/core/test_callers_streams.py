@@ -198,8 +198,7 @@ async def test_file_missing_before_first_byte_leaves_outcome_unknown(
     folder, gate = tmp_path / "pulled", asyncio.Event()
     folder.mkdir()
     server.enqueue(responses.respond_after(gate, SAYS_NO))
-    pulling = asyncio.ensure_future(catch_error(suite.signing.flatten_and_pull("doc", destination=folder / "doc.pdf")))
-    await yield_until(lambda: server.busy == 1)
+    pulling = await server.begin(catch_error(suite.signing.flatten_and_pull("doc", destination=folder / "doc.pdf")))
     shutil.rmtree(folder)
     gate.set()
     error = await pulling

@@ -205,8 +205,7 @@ def _count_calls_alive() -> int:
 
 async def test_closing_waits_for_calls_in_progress(server: ScriptedServer, suite: ds.DirectSuite) -> None:
     server.default_responder = responses.delay(3, server.default_responder)
-    call = asyncio.ensure_future(_count(suite))
-    await yield_until(lambda: server.busy == 1)
+    call = await server.begin(_count(suite))
     closing = asyncio.create_task(suite.aclose(grace=5))
     await yield_to_loop()
     assert suite._session.closed  # from the beginning
@@ -231,8 +230,7 @@ async def test_session_is_renewed_for_calls_that_closing_waits_for(server: Scrip
 async def test_cancelled_closing_still_ends_the_connections(server: ScriptedServer) -> None:
     server.default_responder = responses.never_respond
     async with open_suite(server, leaky=True, attempt_timeout=1000) as suite:
-        call = _call(_flatten(suite))
-        await yield_until(lambda: server.busy == 1)
+        call = await server.begin(catch_error(_flatten(suite)))
         closing = asyncio.create_task(suite.aclose(grace=50))
         await yield_to_loop()
         closing.cancel()
@@ -281,8 +279,7 @@ async def test_second_closer_waits_for_the_first_and_disturbs_nobody(server: Scr
 
 async def test_second_closer_in_another_loop_is_rejected(server: ScriptedServer, suite: ds.DirectSuite) -> None:
     server.default_responder = responses.delay(3, server.default_responder)
-    call = asyncio.ensure_future(_count(suite))
-    await yield_until(lambda: server.busy == 1)
+    call = await server.begin(_count(suite))
     closing = asyncio.create_task(suite.aclose(grace=5))
     await yield_to_loop()
     error = await asyncio.to_thread(lambda: asyncio.run(catch_error(suite.aclose())))
@@ -340,8 +337,7 @@ async def test_closing_waits_only_for_single_use_fetch(
 async def test_login_is_not_waited_for(server: ScriptedServer) -> None:
     server.default_responder = responses.never_respond
     async with open_suite(server, token=Spending(1), leaky=True) as suite:
-        caller = _call(api.GET_PATIENT_ADDRESS(suite))
-        await yield_until(lambda: server.busy == 1)
+        caller = await server.begin(catch_error(api.GET_PATIENT_ADDRESS(suite)))
         assert await measure_elapsed(suite.aclose(grace=0)) == 0
         assert isinstance(await caller, ds.ClosedError)
 

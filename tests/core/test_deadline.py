@@ -20,7 +20,7 @@ from . import api, responses
 from .failing_networks import SilentResolver
 from .scripted_server import Exchange, Responder, ScriptedServer
 from .scripted_suite import ALICE, MESSAGE, PASSWORD, PDF, TOKEN, catch_error, expect_error, make_session, open_suite
-from .virtual_time import yield_to_loop, yield_until
+from .virtual_time import yield_to_loop
 
 TIMEOUT = 7.0
 
@@ -201,8 +201,7 @@ async def test_signature_leaves_time_to_find_out_where_its_document_is_passed(
 async def test_call_without_a_connection_ends_at_its_deadline(server: ScriptedServer, call: api.SuiteCall) -> None:
     server.default_responder = responses.never_respond
     async with open_suite(server, max_connections=1, attempt_timeout=100) as suite:
-        holder = asyncio.ensure_future(catch_error(count(suite, 50)))
-        await yield_until(lambda: server.busy == 1)
+        holder = await server.begin(catch_error(count(suite, 50)))
         error = await catch_error(call(suite))
         await holder
     assert (type(error), error.outcome, error.attempts) == (LATE, NOT_SENT, 0)

@@ -17,7 +17,6 @@ import directsuite as ds
 from . import responses
 from .scripted_server import Responder, ScriptedServer
 from .scripted_suite import DOCUMENT, SIGNATURE, catch_error, expect_error, open_suite
-from .virtual_time import yield_until
 
 OLD = b"the file that was there"
 CODED = pybase64.b64encode(DOCUMENT)
@@ -149,8 +148,7 @@ async def test_folder_that_vanishes_meanwhile_is_an_os_error(server: ScriptedSer
     gate = asyncio.Event()
     server.enqueue(responses.respond_after(gate, responses.respond(CODED)))
     async with open_suite(server) as suite:
-        task = asyncio.create_task(suite.signing.download("doc", path))
-        await yield_until(lambda: server.busy == 1)
+        task = await server.begin(suite.signing.download("doc", path))
         shutil.rmtree(path.parent)
         gate.set()
         with pytest.raises(FileNotFoundError):

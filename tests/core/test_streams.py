@@ -12,7 +12,7 @@ import directsuite as ds
 from . import responses
 from .scripted_server import Exchange, Responder, ScriptedServer
 from .scripted_suite import ALICE, PASSWORD, assert_no_leaks, expect_error, open_suite
-from .virtual_time import yield_to_loop, yield_until
+from .virtual_time import yield_to_loop
 
 MESSAGES = [{"uid": number, "subject": f"message {number}"} for number in range(1, 6)]
 WHOLE = json.dumps({"success": True, "messages": MESSAGES}).encode()
@@ -108,8 +108,7 @@ async def test_leaving_early_closes_the_connection_immediately(server: ScriptedS
             await anext(messages)
             await messages.aclose()
         else:
-            task = asyncio.create_task(_drain(messages))
-            await yield_until(lambda: server.busy == 1)
+            task = await server.begin(_drain(messages))
             await yield_to_loop()
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)

@@ -54,18 +54,14 @@ def sessions(server: ScriptedServer) -> Sessions:
     return service
 
 
-async def look(suite: ds.DirectSuite) -> None:
-    await suite.registration.get_patient_address_by_username("direct.example.test", "ada")
-
-
 async def test_hundred_callers_without_a_session_or_on_a_rejected_one_cause_one_login(
     server: ScriptedServer, sessions: Sessions
 ) -> None:
     async with open_suite(server, requests_per_second=10_000, burst=1000) as suite:
-        await asyncio.gather(*(look(suite) for _ in range(100)))
+        await asyncio.gather(*(api.GET_PATIENT_ADDRESS(suite) for _ in range(100)))
         assert sessions.logins == 1
         sessions.valid.clear()
-        await asyncio.gather(*(look(suite) for _ in range(100)))
+        await asyncio.gather(*(api.GET_PATIENT_ADDRESS(suite) for _ in range(100)))
     assert sessions.logins == 2
 
 
@@ -73,9 +69,9 @@ async def test_hundred_callers_without_a_session_or_on_a_rejected_one_cause_one_
 async def test_session_is_renewed_a_minute_before_its_ten_are_over(
     server: ScriptedServer, suite: ds.DirectSuite, sessions: Sessions, age: float, logins: int
 ) -> None:
-    await look(suite)
+    await api.GET_PATIENT_ADDRESS(suite)
     await asyncio.sleep(age)
-    await look(suite)
+    await api.GET_PATIENT_ADDRESS(suite)
     await yield_until(lambda: sessions.logins == logins and not suite._session.calls)
     assert sessions.logins == logins
     assert len(server.requests) == 2 + logins
@@ -83,10 +79,10 @@ async def test_session_is_renewed_a_minute_before_its_ten_are_over(
 
 async def test_login_forces_a_new_session_that_later_calls_use(server: ScriptedServer, sessions: Sessions) -> None:
     async with open_suite(server) as suite:
-        await look(suite)
+        await api.GET_PATIENT_ADDRESS(suite)
         response = await suite.registration.login()
         assert response.session_id.reveal() == "session-2"
-        await look(suite)
+        await api.GET_PATIENT_ADDRESS(suite)
     assert sessions.logins == 2
     assert "/session-2/" in server.requests[-1].target
 
@@ -140,9 +136,9 @@ async def test_rejected_login_is_reported_once_and_backs_off(server: ScriptedSer
 async def test_login_goes_through_while_all_connections_are_held(server: ScriptedServer, sessions: Sessions) -> None:
     gate = asyncio.Event()
     async with open_suite(server, max_connections=2) as suite:
-        await look(suite)
+        await api.GET_PATIENT_ADDRESS(suite)
         server.enqueue(responses.respond_after(gate, sessions), responses.respond_after(gate, sessions))
-        held = [asyncio.create_task(look(suite)) for _ in range(2)]
+        held = [asyncio.ensure_future(api.GET_PATIENT_ADDRESS(suite)) for _ in range(2)]
         await yield_until(lambda: server.busy == 2)
         assert await measure_elapsed(suite.registration.login()) == 0
         gate.set()
@@ -150,16 +146,12 @@ async def test_login_goes_through_while_all_connections_are_held(server: Scripte
     assert sessions.logins == 2
 
 
-class Tokens:
-    """A signing service that rejects the first token, and a source of numbered tokens."""
+class FirstTokenRejected:
+    """A signing service that rejects the first token, and the source of the tokens."""
 
     def __init__(self) -> None:
-        self.asked = 0
+        self.source = NumberedTokens()
         self.refused = 0
-
-    async def token(self) -> AccessToken:
-        self.asked += 1
-        return AccessToken(f"token-{self.asked}", 600)
 
     async def __call__(self, exchange: Exchange) -> None:
         stale = exchange.request.headers["authorization"] == "Bearer token-1"
@@ -196,16 +188,15 @@ async def test_rejected_constant_token_is_named_with_its_origin(
 
 async def test_late_401_about_an_old_token_keeps_the_new_one(server: ScriptedServer) -> None:
     gate = asyncio.Event()
-    server.default_responder = tokens = Tokens()
-    async with open_suite(server, token=tokens.token) as suite:
+    server.default_responder = tokens = FirstTokenRejected()
+    async with open_suite(server, token=tokens.source) as suite:
         server.enqueue(responses.respond_after(gate, tokens))
-        late = asyncio.create_task(suite.signing.get_doc_info("late"))
-        await yield_until(lambda: server.busy == 1)
+        late = await server.begin(suite.signing.get_doc_info("late"))
         await suite.signing.get_doc_info("early")
-        assert tokens.asked == 2
+        assert tokens.source.asked == 2
         gate.set()
         await late
-    assert tokens.asked == 2
+    assert tokens.source.asked == 2
 
 
 async def test_retry_waits_until_the_token_may_be_fetched_again(server: ScriptedServer) -> None:
@@ -221,13 +212,13 @@ async def test_call_waits_for_the_end_of_the_back_off_after_a_failed_login(
     server: ScriptedServer, suite: ds.DirectSuite, sessions: Sessions
 ) -> None:
     server.enqueue(responses.respond(b"", 500), responses.respond(b"", 500))
-    await catch_error(look(suite))
+    await catch_error(api.GET_PATIENT_ADDRESS(suite))
     for impatient in (suite.with_options(timeout=0.5), suite.with_options(retry=ds.RetryPolicy.none())):
         began = asyncio.get_running_loop().time()
-        error = await expect_error(ds.ServerError, look(impatient))
+        error = await expect_error(ds.ServerError, api.GET_PATIENT_ADDRESS(impatient))
         assert asyncio.get_running_loop().time() == began
         assert error.retry_after == pytest.approx(1, abs=0.1)
-    assert await measure_elapsed(look(suite)) == pytest.approx(1, abs=0.1)
+    assert await measure_elapsed(api.GET_PATIENT_ADDRESS(suite)) == pytest.approx(1, abs=0.1)
     assert sessions.logins == 1
 
 
@@ -296,10 +287,10 @@ async def test_password_goes_to_the_login_and_the_session_into_the_path_only(
 
 
 async def test_queued_calls_do_not_send_rejected_token(server: ScriptedServer) -> None:
-    server.default_responder = tokens = Tokens()
-    async with open_suite(server, token=tokens.token, max_connections=2) as suite:
+    server.default_responder = tokens = FirstTokenRejected()
+    async with open_suite(server, token=tokens.source, max_connections=2) as suite:
         await asyncio.gather(*(api.GET_DOC_INFO(suite) for _ in range(40)))
-    assert (tokens.asked, tokens.refused) == (2, 2)
+    assert (tokens.source.asked, tokens.refused) == (2, 2)
 
 
 async def test_session_with_which_all_calls_failed_is_replaced_immediately(
@@ -307,7 +298,7 @@ async def test_session_with_which_all_calls_failed_is_replaced_immediately(
 ) -> None:
     sessions.result = {"success": False, "code": "210"}
     for logins in range(1, 9):
-        assert type(await catch_error(look(suite))) is ds.NotFoundError
+        assert type(await catch_error(api.GET_PATIENT_ADDRESS(suite))) is ds.NotFoundError
         assert sessions.logins == logins
         sessions.valid.clear()
 
@@ -315,7 +306,7 @@ async def test_session_with_which_all_calls_failed_is_replaced_immediately(
 async def test_rejected_sessions_cause_few_logins(server: ScriptedServer, suite: ds.DirectSuite) -> None:
     server.default_responder = respond_after_login(responses.respond({"success": False, "code": "011"}))
     for _ in range(10):
-        assert type(await catch_error(look(suite))) is ds.AuthenticationError
+        assert type(await catch_error(api.GET_PATIENT_ADDRESS(suite))) is ds.AuthenticationError
     assert len(server.find_requests("/login")) == 2
 
 
@@ -427,8 +418,8 @@ async def test_single_use_token_source_is_not_cancelled_by_the_attempt_timeout(s
 
 
 async def test_upload_behind_a_rejected_call_takes_the_new_token(server: ScriptedServer) -> None:
-    server.default_responder = tokens = Tokens()
-    async with open_suite(server, token=tokens.token, max_connections=1) as suite:
+    server.default_responder = tokens = FirstTokenRejected()
+    async with open_suite(server, token=tokens.source, max_connections=1) as suite:
         await asyncio.gather(api.GET_DOC_INFO(suite), api.SAVE_STREAM(suite))
     assert tokens.refused == 1
 
@@ -449,8 +440,7 @@ async def test_forced_login_wins_over_older_login_response(server: ScriptedServe
         responses.respond_after(gate, responses.respond(LOGIN_RESPONSE | {"sessionId": "older"})),
         responses.respond(LOGIN_RESPONSE | {"sessionId": "newer"}),
     )
-    calling = asyncio.ensure_future(api.GET_PATIENT_ADDRESS(suite))
-    await yield_until(lambda: server.busy == 1)
+    calling = await server.begin(api.GET_PATIENT_ADDRESS(suite))
     await asyncio.sleep(1)
     await suite.registration.login()
     gate.set()

@@ -15,7 +15,7 @@ from directsuite.sandbox.server import DEMO_LOGIN, Sandbox
 from tests.sandbox.signing.documents import make_consent_form
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Mapping
 
 CREDENTIALS = {"username": ALICE, "password": MAILBOX_LOGIN}
 SLOW_RECIPIENT = "slow+30m@clinic.example.test"
@@ -27,19 +27,23 @@ async def populated_sandbox() -> AsyncIterator[Sandbox]:
         yield sandbox
 
 
-@pytest.fixture
-async def sent_message_id(populated_sandbox: Sandbox, http: aiohttp.ClientSession) -> str:
-    """The smtpId of a message to Bob and to a recipient who confirms after half an hour."""
+def make_referral(recipients: Mapping[str, str]) -> dict[str, object]:
+    """Return the body of Send for a message from Alice. recipients: the types, by address."""
     message = {
         "sender": ALICE,
         "subject": "Referral of A. Example",
         "body": "Please see her soon.",
         "htmlBody": False,
-        "recipients": [{"email": BOB, "type": "TO"}, {"email": SLOW_RECIPIENT, "type": "TO"}],
+        "recipients": [{"email": email, "type": kind} for email, kind in recipients.items()],
     }
-    async with http.put(
-        f"{populated_sandbox.message_url}/Send", json={"authentication": CREDENTIALS, "message": message}
-    ) as response:
+    return {"authentication": CREDENTIALS, "message": message}
+
+
+@pytest.fixture
+async def sent_message_id(populated_sandbox: Sandbox, http: aiohttp.ClientSession) -> str:
+    """The smtpId of a message to Bob and to a recipient who confirms after half an hour."""
+    body = make_referral({BOB: "TO", SLOW_RECIPIENT: "TO"})
+    async with http.put(f"{populated_sandbox.message_url}/Send", json=body) as response:
         return str((await response.json())["smtpId"])
 
 

@@ -23,7 +23,7 @@ from directsuite.sandbox.messaging import mailboxes
 from directsuite.sandbox.page import views
 from directsuite.sandbox.samples import ALICE, BOB
 from directsuite.sandbox.server import Sandbox
-from tests.sandbox.page.conftest import CREDENTIALS, SLOW_RECIPIENT
+from tests.sandbox.page.conftest import CREDENTIALS, SLOW_RECIPIENT, make_referral
 from tests.testing.project import ROOT
 
 if TYPE_CHECKING:
@@ -422,16 +422,9 @@ async def test_a_picture_in_the_guides_shows_the_page_of_today(
 async def _call_services(sandbox: Sandbox, http: aiohttp.ClientSession) -> None:
     """Send a message to three recipients, then make a call that is rejected and one that fails at first."""
     recipients = {BOB: "TO", SLOW_RECIPIENT: "TO", "bounce@clinic.example.test": "CC"}
-    message = {
-        "sender": ALICE,
-        "subject": "Referral of A. Example",
-        "body": "Please see her soon.",
-        "htmlBody": False,
-        "recipients": [{"email": email, "type": kind} for email, kind in recipients.items()],
-    }
     sandbox.inject_fault("GetMessageCount", "status", status=503)
     for method, path, sent in (
-        ("PUT", "Send", {"authentication": CREDENTIALS, "message": message}),
+        ("PUT", "Send", make_referral(recipients)),
         ("POST", "GetUIDs/INBOX", CREDENTIALS),
         ("POST", "GetUIDs/INBOX.Nowhere", CREDENTIALS),
         ("POST", "GetMessageCount/INBOX", CREDENTIALS),
