@@ -10,6 +10,7 @@ import argparse
 import asyncio
 import functools
 import itertools
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -66,7 +67,7 @@ def write_calls(options: argparse.Namespace) -> int:
         rows = "\n".join(measure_way(url, *way, rounds, calls) for way in itertools.product(LOOPS, CALLERS))
     page = f"""# CPU of a small call ÷ bare aiohttp
 
-`python -m benchmarks calls`; the expected ratio is at most 1.05. A figure is the median of the ratios, with the
+`python -m benchmarks calls`, with each Python; the expected ratio is at most 1.05. A figure is the median of the ratios, with the
 quartiles in brackets. Bare aiohttp has its default settings.
 
 | event loop | callers | both in one process | each in its own |
@@ -74,4 +75,4 @@ quartiles in brackets. Bare aiohttp has its default settings.
 {rows}
 
 {processes.format_machine()}"""
-    return processes.write_page("calls.md", page, options.out)
+    return processes.write_page(f"calls-{sys.version_info.major}.{sys.version_info.minor}.md", page, options.out)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import json
 import os
 import sys
 import tempfile
 import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+
+import attrs
 
 from benchmarks.peers.environment import PreparedPeers, prepare
 from benchmarks.pictures import Panel, draw
@@ -63,8 +66,11 @@ def run_command(options: argparse.Namespace) -> int:
 
 
 def write(results: Results, folder: Path, page: Path) -> None:
-    """Write the pictures into a folder, and the page with links to the pictures."""
+    """Write the readings and the pictures into a folder, and the page with links to the pictures."""
     folder.mkdir(parents=True, exist_ok=True)
+    readings = {each.row.name: each.readings for each in results.outcomes}
+    text = json.dumps({"machine": results.machine, "rows": readings}, indent=1, default=attrs.asdict)
+    (folder / "results.json").write_text(f"{text}\n", encoding="utf-8")
     links = [os.path.relpath(path, page.parent) for path in draw_pictures(results, folder)]
     page.write_text(format_page(results, links), encoding="utf-8")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import platform
 import sys
 import time
@@ -328,6 +329,8 @@ def test_results_are_written_with_links_to_the_pictures(tmp_path: Path) -> None:
     results = make_results(*(Outcome(row=row, readings={OURS: [READING], BARE: [READING]}) for row in rows))
     write(results, tmp_path / "results", tmp_path / "RESULTS.md")
     page = (tmp_path / "RESULTS.md").read_text("utf-8")
+    stored = json.loads((tmp_path / "results" / "results.json").read_text("utf-8"))
+    assert stored["rows"]["job"][BARE] == [attrs.asdict(READING)]
     for name in ("headline", "embedding"):
         assert f"(results/{name}.svg)" in page
         assert "ours" in (tmp_path / "results" / f"{name}.svg").read_text("utf-8")
