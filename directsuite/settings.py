@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, TypeVar
 
 import attrs
 
-from directsuite.config_file import CERTIFICATES, IDENTITY, PREFIX, SECRETS, Configuration, SettingEntry
 from directsuite.core.call import SETTLE_TIMEOUT
 from directsuite.core.checks import (
     FLAG,
@@ -33,6 +32,8 @@ from directsuite.wire.models import ValueSemantics
 
 if TYPE_CHECKING:
     import cattrs
+
+    from directsuite.config_file import Configuration, SettingEntry
 
 SERVICES = ("signing", "fax", "message", "registration")
 
@@ -158,6 +159,8 @@ class Settings(ValueSemantics):
 
         Raises ConfigurationError if the file or a setting is invalid.
         """
+        from directsuite.config_file import Configuration  # also imported only if needed
+
         return make_settings(cls, Configuration.read(environ, profile))
 
     @classmethod
@@ -171,6 +174,8 @@ class Settings(ValueSemantics):
 
         Raises ConfigurationError if the file or a setting is invalid.
         """
+        from directsuite.config_file import Configuration
+
         return make_settings(cls, Configuration.from_file(path, profile))
 
 
@@ -238,6 +243,8 @@ def make_settings(kind: type[S], configuration: Configuration, options: Settings
 
     Raises ConfigurationError if the file has an unknown setting, or a value is invalid.
     """
+    from directsuite.config_file import CERTIFICATES, IDENTITY, PREFIX, SECRETS
+
     known = PLAIN_SETTINGS.keys() | set(CERTIFICATES) | set(IDENTITY)
     for name, entry in configuration.items():
         if name in known or entry.is_variable:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Literal, Self, Unpack, cast
 
 import aiohttp
 
-from directsuite.config_file import Configuration
 from directsuite.core.call import Endpoint, Environment
 from directsuite.core.call_log import LOG_VARIABLE, configure_logging, is_configured
 from directsuite.core.checks import Check, instance_of, with_methods
@@ -35,7 +34,8 @@ from directsuite.signing.service import Signing
 from directsuite.wire.codec import Codec
 from directsuite.wire.models import Secret, as_secret
 
-if TYPE_CHECKING:  # OAuth and T-Users are imported only when they are used, to start faster
+if TYPE_CHECKING:  # settings files, OAuth and T-Users are imported only when they are used, to start faster
+    from directsuite.config_file import Configuration
     from directsuite.messaging.sending import TUser
     from directsuite.oauth.grants import Token
 
@@ -169,6 +169,8 @@ class DirectSuite:
         Raises ConfigurationError if a setting is invalid, or the URL, token or login of a required service is missing.
         For other services, the first call raises it.
         """
+        from directsuite.config_file import Configuration
+
         _REQUIRED.require("require", require)
         configuration = Configuration.read(environ, profile)
         login = _read_login(configuration) if login is None else login

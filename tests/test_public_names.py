@@ -89,7 +89,9 @@ def test_types_at_the_top_are_those_of_the_methods_and_what_these_hold() -> None
     members = [member for facade in FACADES for member in inspect.getmembers(facade, inspect.isfunction)]
     methods = [method for name, method in members if name == "__init__" or not name.startswith("_")]
     public = {name: getattr(ds, name) for name in NAMES}
-    namespace = public | dict.fromkeys(("Token", "Sharing"), Any)  # at run time they are imported when they are used
+    namespace = public | dict.fromkeys(
+        ("Token", "Sharing", "OnPoll"), Any
+    )  # at run time they are imported when they are used
     expected = {
         found
         for method in methods

@@ -27,8 +27,10 @@ print(*sys.modules)
 
 
 UNNEEDED = {
-    *("csv", "jinja2", "oauthlib", "opentelemetry", "tenacity", "tomllib", "directsuite.messaging.report"),
-    *("directsuite.oauth", "directsuite.otel", "directsuite.sandbox", "directsuite.types"),
+    *("cattrs", "csv", "jinja2", "oauthlib", "opentelemetry", "tenacity", "tomllib"),
+    *("directsuite.config_file", "directsuite.fax.watching", "directsuite.messaging.email"),
+    *("directsuite.messaging.report", "directsuite.messaging.send_once", "directsuite.oauth", "directsuite.otel"),
+    *("directsuite.sandbox", "directsuite.types"),
 }
 
 

@@ -6,6 +6,7 @@ import functools
 import itertools
 from collections.abc import AsyncGenerator
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from directsuite.core.call import validate_timeout
 from directsuite.core.checks import POSITIVE
@@ -15,8 +16,10 @@ from directsuite.core.iteration import Listing, Prefetch
 from directsuite.errors import InvalidArgumentError, ResponseDecodeError
 from directsuite.fax import operations
 from directsuite.fax.models import FaxMessage, FaxMessageInformation
-from directsuite.fax.watching import FaxPoller, FetchPage, OnPoll, PageReader, get_message_key, watch
 from directsuite.wire.models import require_instance
+
+if TYPE_CHECKING:  # listings and watches are imported only when they are used, to start faster
+    from directsuite.fax.watching import FetchPage, OnPoll
 
 
 class Fax(Facade):
@@ -92,6 +95,8 @@ class Fax(Facade):
             the number of seconds until the next poll.
         timeout: timeout of each request, in seconds.
         """
+        from directsuite.fax.watching import FaxPoller, watch
+
         operations.GET_MULTIPLE_MESSAGE_INFO.validate_segments((fax_number, "0"))
         if message_handle is not None:
             operations.GET_SINGLE_MESSAGE_INFO.validate_segments((fax_number, message_handle))
@@ -110,6 +115,8 @@ class Fax(Facade):
     async def _iter_new_messages(
         self, fax_number: str, limit: int | None, timeout: float | None
     ) -> AsyncGenerator[FaxMessage]:
+        from directsuite.fax.watching import PageReader, get_message_key
+
         reader, seen = PageReader(self._make_fetch_page(fax_number, timeout)), set[str]()
 
         async def fetch(_: object) -> list[FaxMessage]:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from directsuite.core.call import Confirmation
 from directsuite.messaging.arguments import INBOX
 from directsuite.messaging.models import APIResponse, MessageDetail
-from directsuite.messaging.send_once import Deadline
+
+if TYPE_CHECKING:  # imported only when it is used, to start faster
+    from directsuite.messaging.send_once import Deadline
 
 T = TypeVar("T")
 

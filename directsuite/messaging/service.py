@@ -17,7 +17,7 @@ from directsuite.core.operation import Operation, Service
 from directsuite.core.transport import Polling, Transport
 from directsuite.core.upload import RequestBody
 from directsuite.errors import InvalidArgumentError, ResponseDecodeError
-from directsuite.messaging import arguments, confirmations, email, operations, send_once
+from directsuite.messaging import arguments, confirmations, operations
 from directsuite.messaging.arguments import INBOX, make_send_body
 from directsuite.messaging.listings import (
     Batches,
@@ -46,7 +46,6 @@ from directsuite.messaging.models import (
     SmtpIdsRequest,
     UidsRequest,
 )
-from directsuite.messaging.send_once import Deadline
 from directsuite.messaging.sending import Sender
 from directsuite.wire.models import Secret, as_secret, require_instances
 
@@ -123,10 +122,12 @@ class Mailbox(Sender):
         timeout: timeout of the complete call, also with streamed attachments, in seconds. None: use the suite's. With
             `since`, it must be longer than `settle`, or the message is not sent and OutcomeUnknownError is raised.
         """
+        from directsuite.messaging import send_once  # imported only when it is used, to start faster
+
         message = arguments.validate_message(message, self.username)
         send_once.validate_arguments(key, since)
         settle = self.resolve_settle(settle)
-        deadline = Deadline.after(self.resolve_timeout(timeout))
+        deadline = send_once.Deadline.after(self.resolve_timeout(timeout))
         validate_progress(progress)
         request_id = send_once.make_request_id(self.username, secrets.token_hex(16) if key is None else key)
         message = send_once.add_request_id(message, request_id)
@@ -355,6 +356,8 @@ class Mailbox(Sender):
         operations.COPY_MESSAGES_BY_UIDS.validate_segments((folder, dest_folder))
         confirm = None
         if verify and listed:
+            from directsuite.messaging.send_once import Deadline
+
             deadline = Deadline.after(self.resolve_timeout(timeout))
             existing = await self.get_message_metadata(folder, timeout=deadline.require_time_left())
             copied = frozenset(listed)
@@ -436,6 +439,9 @@ class Mailbox(Sender):
             return
         confirm = None
         if verify:
+            from directsuite.messaging import email
+            from directsuite.messaging.send_once import Deadline
+
             deadline = Deadline.after(self.resolve_timeout(timeout))
             message_ids = [email.read_message_id(message.data or b"") for message in listed]
             confirm = await confirmations.messages_arrived(self._as_nested(), folder, message_ids, deadline, seconds)
