@@ -39,7 +39,7 @@ timeout of the attempt.
 """
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, repr=False, eq=False)
 class Confirmation(Generic[R]):
     """The verification after an unknown outcome: finds out whether the operation happened."""
 
@@ -83,7 +83,7 @@ class StreamReader(Protocol[T_co]):
         ...
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, repr=False, eq=False)
 class ExchangeInfo:
     """The raw response of a call, for `Options.observe`. The body of a streamed response is empty."""
 
@@ -110,7 +110,7 @@ def _validate_policy(retry: object) -> None:
         raise InvalidArgumentError("give a RetryPolicy, or None for the suite's", parameter="retry")
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, repr=False, eq=False)
 class Options:
     """Options that a facade's `with_options`, or a single call, can set."""
 
@@ -136,7 +136,7 @@ class Options:
     """Headers to add to those of the operation."""
 
 
-@attrs.define(kw_only=True)
+@attrs.define(kw_only=True, repr=False, eq=False)
 class Endpoint:
     """One service: its base URL, limits and credentials."""
 
@@ -157,7 +157,7 @@ class Endpoint:
         self.host, self.port = url.host or "", url.port or 0
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, repr=False, eq=False)
 class Environment:
     """The objects and settings that all attempts of a suite share."""
 
@@ -180,7 +180,7 @@ class Environment:
     """
 
 
-@attrs.define(kw_only=True, eq=False)
+@attrs.define(kw_only=True, repr=False, eq=False)
 class Call(Generic[R]):
     """One call of an operation: its arguments, and the state that its attempts share."""
 

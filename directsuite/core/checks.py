@@ -24,7 +24,7 @@ MAX_INTEGER = 2**63 - 1
 _MAX_INTERVAL_SECONDS = 3_153_600_000
 
 
-@attrs.frozen
+@attrs.frozen(repr=False, eq=False)
 class Check:
     """A check of a value, usable as a validator of an attrs field."""
 

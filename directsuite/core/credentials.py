@@ -54,7 +54,7 @@ _HINT_RAISE_OS_ERROR = (
 )
 
 
-@attrs.frozen
+@attrs.frozen(repr=False, eq=False)
 class Credential:
     """A token and its generation. All times are in monotonic seconds."""
 
@@ -66,7 +66,7 @@ class Credential:
     expires_at: float
 
 
-@attrs.define
+@attrs.define(repr=False, eq=False)
 class Rejections:
     """The tokens that one service has rejected in a row, and the back-off of new tokens for this service.
 

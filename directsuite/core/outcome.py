@@ -365,7 +365,7 @@ def _read_media_type(header: str) -> str:
     return bare if _MEDIA_TYPE.fullmatch(bare) else "no media type"
 
 
-@attrs.frozen(repr=False)
+@attrs.frozen(repr=False, eq=False)
 class ParsedDocument:
     """A parsed response, and the number of values in it that could not be read, by JSON path."""
 

@@ -45,7 +45,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MAX_DOUBLINGS = 64
 
 
-@attrs.frozen
+@attrs.frozen(repr=False, eq=False)
 class Backoff:
     """Exponential back-off with a limit.
 

@@ -42,7 +42,7 @@ def do_nothing() -> None:
     """Do nothing."""
 
 
-@attrs.frozen(kw_only=True, repr=False)
+@attrs.frozen(kw_only=True, repr=False, eq=False)
 class RequestBody:
     """A body: content in memory, or a function that yields chunks."""
 

@@ -265,7 +265,7 @@ def _make_recipients(addresses: str | Iterable[str], kind: RecipientType, parame
     return [Recipient(arguments.validate_address(each, name), kind) for each, name in zip(listed, names, strict=True)]
 
 
-@attrs.frozen
+@attrs.frozen(repr=False, eq=False)
 class PollWindow:
     """The time of a message's next poll, given as ages of the message in seconds."""
 

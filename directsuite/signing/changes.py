@@ -83,7 +83,7 @@ _HINT_FETCH_PDF = (
 )
 
 
-@attrs.frozen(repr=False)
+@attrs.frozen(repr=False, eq=False)
 class ChangeRequest:
     """The request of a change, without the document."""
 
@@ -235,7 +235,7 @@ def require_identifier(document: object) -> str:
     return name
 
 
-@attrs.frozen
+@attrs.frozen(repr=False, eq=False)
 class Effect:
     """The visible effect of a change."""
 

@@ -70,7 +70,7 @@ def as_optional_secret(text: str | Secret | None) -> Secret | None:
     return None if text is None else as_secret(text)
 
 
-@attrs.frozen
+@attrs.frozen(repr=False, eq=False)
 class Wire:
     """Metadata: how a model's field is read from and written to JSON."""
 
@@ -311,7 +311,7 @@ def is_enum(kind: Any) -> bool:
     return isinstance(kind, type) and issubclass(kind, OpenEnum)
 
 
-@attrs.frozen
+@attrs.frozen(repr=False, eq=False)
 class Field:
     """A field of a model in JSON."""
 
