@@ -67,8 +67,8 @@ def write_calls(options: argparse.Namespace) -> int:
         rows = "\n".join(measure_way(url, *way, rounds, calls) for way in itertools.product(LOOPS, CALLERS))
     page = f"""# CPU of a small call ÷ bare aiohttp
 
-`python -m benchmarks calls`, with each Python; the expected ratio is at most 1.05. A figure is the median of the ratios, with the
-quartiles in brackets. Bare aiohttp has its default settings.
+`python -m benchmarks calls`, with each Python; the expected ratio is at most 1.05. A figure is the median of the
+ratios, with the quartiles in brackets. Bare aiohttp has its default settings.
 
 | event loop | callers | both in one process | each in its own |
 |---|---|---|---|

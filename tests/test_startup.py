@@ -27,7 +27,7 @@ print(*sys.modules)
 
 
 UNNEEDED = {
-    *("cattrs", "csv", "jinja2", "oauthlib", "opentelemetry", "tenacity", "tomllib"),
+    *("csv", "jinja2", "oauthlib", "opentelemetry", "tenacity", "tomllib"),
     *("directsuite.config_file", "directsuite.fax.watching", "directsuite.messaging.email"),
     *("directsuite.messaging.report", "directsuite.messaging.send_once", "directsuite.oauth", "directsuite.otel"),
     *("directsuite.sandbox", "directsuite.types"),

@@ -341,7 +341,14 @@ class ModelReader:
 
     def _generate_expression(self, field: Field, number: int, scope: dict[str, Any]) -> str:
         kind = field.kind
-        scope[f"read{number}"] = read = self._make_field_reader(field)
+
+        def read_first(value: Any, place: Place) -> Any:
+            scope[f"read{number}"] = made = self._make_field_reader(field)
+            return made(value, place)
+
+        # The readers of other models are created when they are first used, because that is slow.
+        is_deferred = is_model(field.item) or is_model(kind)
+        scope[f"read{number}"] = read = read_first if is_deferred else self._make_field_reader(field)
         if is_model(field.item) and not field.wire.aliases:
             self.lists[field.key] = read
         if field.item is not None or is_model(kind):
