@@ -289,21 +289,28 @@ class GroupCommitter:
             raise ConfigurationError(
                 f"The {self._kind.noun} was opened before a fork. Open it in the process that uses it."
             )
-        job = _Job(work, asyncio.get_running_loop().create_future())
+        loop = asyncio.get_running_loop()
+        job = _Job(work, loop.create_future())
         self._queue.append(job)
         if not self._is_scheduled:
             self._is_scheduled = True
-            self._thread.submit(self._commit_queued, self._connection)
+            loop.call_soon(self._submit)  # after the tasks that are ready: their jobs join the same transaction
         result: T = await job.future
         return result
 
     async def aclose(self) -> None:
         """Finish the queued jobs, and disconnect, also if this is cancelled. Do nothing in a forked process."""
+        if self._process != os.getpid():
+            return
+        self._submit()
         self._connection = None
-        if self._process == os.getpid():
-            closing = asyncio.wrap_future(self._thread.submit(self._at_close.close))
-            self._thread.release()
-            await asyncio.shield(closing)
+        closing = asyncio.wrap_future(self._thread.submit(self._at_close.close))
+        self._thread.release()
+        await asyncio.shield(closing)
+
+    def _submit(self) -> None:
+        if self._connection is not None:  # else `aclose` has submitted the jobs
+            self._thread.submit(self._commit_queued, self._connection)
 
     def _commit_queued(self, connection: sqlite3.Connection) -> None:
         self._is_scheduled = False  # a job that is added from now on may be missed here

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from directsuite.core.files import DedicatedThread
 from directsuite.durable.sqlite import _HINT_NO_TRANSACTION_CONTROL, GroupCommitter
 from directsuite.errors import ClosedError
 
@@ -130,6 +131,26 @@ async def test_waiting_jobs_share_transactions(
     assert [task.result() for task in tasks] == list(range(jobs))
     assert len(kept(path)) == jobs
     assert commits.count("COMMIT") == 2 + transactions  # 2: setting the trace, and the blocking job
+
+
+async def test_jobs_of_ready_tasks_share_a_transaction(writer: GroupCommitter, monkeypatch: pytest.MonkeyPatch) -> None:
+    thread, sizes = writer._thread, list[int]()
+
+    def submit(*args: Any) -> object:
+        sizes.append(len(writer._queue))
+        return DedicatedThread.submit(thread, *args)
+
+    monkeypatch.setattr(thread, "submit", submit)
+    await asyncio.gather(*(writer.run(insert(number)) for number in range(3)))
+    assert sizes == [3]
+
+
+async def test_closing_finishes_jobs_that_were_added_just_before(writer: GroupCommitter, path: Path) -> None:
+    job = asyncio.ensure_future(writer.run(insert(1)))
+    closing = asyncio.ensure_future(writer.aclose())  # its first step runs before the job's transaction is scheduled
+    assert await job == 1
+    await closing
+    assert kept(path) == [1]
 
 
 async def test_a_job_that_raises_is_rolled_back_alone(writer: GroupCommitter, path: Path) -> None:
