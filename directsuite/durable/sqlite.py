@@ -294,7 +294,8 @@ class GroupCommitter:
         self._queue.append(job)
         if not self._is_scheduled:
             self._is_scheduled = True
-            loop.call_soon(self._submit)  # after the tasks that are ready: their jobs join the same transaction
+            # After the tasks that are ready, and those that these make ready: their jobs join the same transaction.
+            loop.call_soon(loop.call_soon, self._submit)
         result: T = await job.future
         return result
 

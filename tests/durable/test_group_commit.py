@@ -140,9 +140,17 @@ async def test_jobs_of_ready_tasks_share_a_transaction(writer: GroupCommitter, m
         sizes.append(len(writer._queue))
         return DedicatedThread.submit(thread, *args)
 
+    async def insert_later() -> None:
+        await resolved
+        await writer.run(insert(3))
+
     monkeypatch.setattr(thread, "submit", submit)
-    await asyncio.gather(*(writer.run(insert(number)) for number in range(3)))
-    assert sizes == [3]
+    loop = asyncio.get_running_loop()
+    resolved = loop.create_future()
+    jobs = asyncio.gather(insert_later(), *(writer.run(insert(number)) for number in range(3)))
+    loop.call_soon(resolved.set_result, None)
+    await jobs
+    assert sizes == [4]
 
 
 async def test_closing_finishes_jobs_that_were_added_just_before(writer: GroupCommitter, path: Path) -> None:
