@@ -232,6 +232,17 @@ async def test_effect_is_reported_if_stdout_is_full(
 
 
 @pytest.mark.process
+async def test_error_after_saving_is_reported_although_stdout_is_full(cli: CliRunner, full_disk: BinaryIO) -> None:
+    uid = await cli.deliver("Referral")
+    async with start_process("inbox", "save", str(uid), "99", "--eml", "--into", "saved", stdout=full_disk) as process:
+        _, err = await process.communicate()
+    unshown, missing = err.decode().splitlines()
+    assert process.returncode == 4
+    assert unshown.startswith("directsuite: 1 file saved into the folder of --into, but stdout can't be written")
+    assert missing.startswith("directsuite: 1 of 2 messages do not exist (99).")
+
+
+@pytest.mark.process
 async def test_message_that_was_not_shown_is_not_marked_as_read(cli: CliRunner, full_disk: BinaryIO) -> None:
     uid = await cli.deliver("Referral")
     async with start_process("inbox", "read", str(uid), "--mark-read", stdout=full_disk) as process:

@@ -66,6 +66,11 @@ async def test_file_without_addresses_is_rejected(given: str, cli: CliRunner) ->
     assert await sent(cli) == 0
 
 
+async def test_comma_after_a_quote_that_is_not_closed_does_not_separate(cli: CliRunner) -> None:
+    to = f'"Bob <{BOB}>,{ALICE}'
+    await cli.fail(2, f"--to number 1 ({to}) is not an e-mail address", "send", "-v", "--to", to, "--body", "x")
+
+
 async def test_body_from_stdin(cli: CliRunner) -> None:
     result = await cli.run("send", "--to", BOB, "--html", "--body-file", "-", stdin="<p>Grüße</p>")
     assert result.status == 0
