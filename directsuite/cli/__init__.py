@@ -1,8 +1,8 @@
 """The command `directsuite`.
 
 `app` lists the commands. The module of a command has its options, examples, help and function, which returns the exit
-status, or a coroutine that does. It is imported if the arguments name the command, so that `directsuite --help` is
-fast. Shared modules:
+status, None for 0, or a coroutine that does. It is imported if the arguments name the command, so that
+`directsuite --help` is fast. Shared modules:
 
     options      making commands, and options of several commands
     process      exit statuses, the process's streams, and required libraries

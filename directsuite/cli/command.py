@@ -4,6 +4,8 @@ Command().run(begin)
     begin()        reads options, settings and secrets; may ask on the terminal; returns an exit status or a coroutine
     the coroutine  runs until it returns an exit status, or until Ctrl-C or SIGTERM cancels it
     an error       becomes a sentence on stderr and an exit status
+
+Instead of the exit status 0, both can return None.
 """
 
 from __future__ import annotations
