@@ -111,6 +111,7 @@ def show_table(
     above: the titles of columns whose values are then above their rows, because they apply to several rows.
     styles: the rich style of cells, by their text.
     """
+    sys.stdout.flush()  # otherwise rich would, and end the process without a message if it finds a closed pipe
     console, is_list = make_table_console(), bool(titles[0])
     rows = [tuple(row) for row in rows]
     columns = list[_Column]()

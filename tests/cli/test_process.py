@@ -243,6 +243,20 @@ async def test_error_after_saving_is_reported_although_stdout_is_full(cli: CliRu
 
 
 @pytest.mark.process
+async def test_debit_is_reported_if_the_reader_of_stdout_has_ended(cli: CliRunner) -> None:
+    file = cli.write_private_file("ada.json", '{"id": 7, "direct_username": "ada", "direct_password": "first"}')
+    cli.monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)  # the first table must remain in the buffer
+    reader, writer = os.pipe()
+    os.close(reader)
+    arguments = ("patient", "add", file, "--domain", "direct.example.test", "--yes")
+    async with start_process(*arguments, stdout=writer) as process:
+        os.close(writer)
+        _, err = await process.communicate()
+    sentence = "The patient was provisioned and the account debited, but stdout can't be written (Broken pipe)."
+    assert (process.returncode, err.decode()) == (1, f"directsuite: {sentence} Don't repeat the command.\n")
+
+
+@pytest.mark.process
 async def test_message_that_was_not_shown_is_not_marked_as_read(cli: CliRunner, full_disk: BinaryIO) -> None:
     uid = await cli.deliver("Referral")
     async with start_process("inbox", "read", str(uid), "--mark-read", stdout=full_disk) as process:
