@@ -57,7 +57,7 @@ import directsuite as ds, pytest
 
 async def test_faults(directsuite_suite, directsuite_sandbox, directsuite_pdf):
     began = time.monotonic()
-    directsuite_sandbox.inject_fault("GetDoc", "status", status=503)
+    directsuite_sandbox.inject_fault("GetDoc", "status", status=503, retry_after=40)
     directsuite_sandbox.inject_fault("Sign", "reset_before")
     stored = await directsuite_suite.signing.save(directsuite_pdf)
     raw = await directsuite_suite.signing.with_raw_response.get_doc(stored)
@@ -143,7 +143,7 @@ def directsuite_settings(directsuite_settings):
 
 async def test_suite(directsuite_mocked, directsuite_suite, directsuite_clock):
     began, at = time.monotonic(), directsuite_clock.monotonic()
-    directsuite_mocked.respond("GetDoc", identifier="d", status=503)
+    directsuite_mocked.respond("GetDoc", identifier="d", status=503, headers={"Retry-After": "40"})
     directsuite_mocked.respond("GetDoc", identifier="d", pdf=b"%PDF-1.7")
     directsuite_mocked.respond("GetUIDs", folder="INBOX", uids=[1], repeat=True)
     assert await directsuite_suite.signing.get_doc("d") == b"%PDF-1.7"
