@@ -69,7 +69,7 @@ def count_unreadable(place: Place, step: str = "") -> None:
         place[f"${step}"] = place.get(f"${step}", 0) + 1
 
 
-@attrs.frozen(repr=False, eq=False)
+@attrs.frozen
 class ReadElements:
     """The elements of a list of objects that have been read already, in the place of the list's JSON value."""
 
@@ -255,28 +255,34 @@ _MAX_DATE_CHARS = 128
 """No date in a supported form is longer."""
 
 # Every quantifier is bounded or followed by a character that it does not match, so matching takes linear time.
-# Compiling the patterns of dates is slow, so it is done when they are first used.
 _NUMBER = re.compile(r"-?[0-9]{1,18}")
-_ISO = r"""(?x)
+_ISO = re.compile(
+    r"""
     (?P<date> [0-9]{4} (?: -[0-9]{2}-[0-9]{2} | [0-9]{4} | -?W[0-9]{2}-?[0-9] ) )
     (?: [Tt\ ]
         (?P<time> (?:[01][0-9]|2[0-3]) (?: : [0-9]{2} (?: :[0-9]{2} (?:[.,][0-9]{1,12})? )?
                                          | [0-9]{2} (?: [0-9]{2} (?:[.,][0-9]{1,12})? )? )? )
         (?: \ ?(?P<offset> [Zz] | [+-][0-9]{2}(?: :?[0-9]{2})? ) (?: \[ !?[A-Za-z0-9_/+:.=-]{1,64} \] ){0,3} )?
     )?
-    """
+    """,
+    re.VERBOSE,
+)
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
-_RFC_5322 = rf"""(?xia)
+_RFC_5322 = re.compile(
+    rf"""
     (?: (?:mon|tue|wed|thu|fri|sat|sun) [ \t]{{0,4}} , [ \t]{{0,4}} )?
     (?P<day>[0-9]{{1,2}}) [ \t]{{1,4}} (?P<month>{"|".join(_MONTHS)}) [ \t]{{1,4}}
     (?P<year>[0-9]{{4}}|[0-9]{{2}}) [ \t]{{1,4}}
     (?P<hour>[0-9]{{1,2}}):(?P<minute>[0-9]{{2}}) (?: :(?P<second>[0-9]{{2}}) )? [ \t]{{1,4}}
     (?P<zone> [+-][0-9]{{2}}:?[0-5][0-9] | ut | utc | gmt | z | [ecmp][sd]t )
     (?: [ \t]{{0,4}} \( [^()]{{0,64}} \) )?
-    """
-_JAVA = (
-    rf"(?ia)(?P<month>{'|'.join(_MONTHS)}) (?P<day>[0-9]{{1,2}}), (?P<year>[0-9]{{4}}),? "
-    r"(?P<hour>0?[1-9]|1[0-2]):(?P<minute>[0-9]{2}):(?P<second>[0-9]{2})[ \u00a0\u202f](?P<half>[ap])m"
+    """,
+    re.VERBOSE | re.IGNORECASE | re.ASCII,
+)
+_JAVA = re.compile(
+    rf"(?P<month>{'|'.join(_MONTHS)}) (?P<day>[0-9]{{1,2}}), (?P<year>[0-9]{{4}}),? "
+    r"(?P<hour>0?[1-9]|1[0-2]):(?P<minute>[0-9]{2}):(?P<second>[0-9]{2})[ \u00a0\u202f](?P<half>[ap])m",
+    re.IGNORECASE | re.ASCII,
 )
 _ZONE_HOURS = {"e": -5, "c": -6, "m": -7, "p": -8}
 """The offsets of American standard times (RFC 5322, 4.3), by the first letter of their names."""
@@ -307,15 +313,15 @@ def _parse_date(text: str) -> datetime:
         raise ValueError
     if _NUMBER.fullmatch(text):
         return _parse_number(int(text))
-    if match := re.fullmatch(_ISO, text):
+    if match := _ISO.fullmatch(text):
         day, time, offset = match["date"], match["time"], match["offset"]
         return _parse_iso(day if time is None else f"{day}T{time}{offset or 'Z'}".upper())
-    if match := re.fullmatch(_RFC_5322, text):
+    if match := _RFC_5322.fullmatch(text):
         year = int(match["year"])
         if len(match["year"]) == 2:  # RFC 5322 (4.3)
             year += 2000 if year < 50 else 1900
         return _build_datetime(match, year, int(match["hour"]), _find_offset(match["zone"].lower()))
-    if match := re.fullmatch(_JAVA, text):
+    if match := _JAVA.fullmatch(text):
         return _build_datetime(match, int(match["year"]), int(match["hour"]) % 12 + 12 * (match["half"] in "pP"), "Z")
     raise ValueError
 
