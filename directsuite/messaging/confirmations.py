@@ -2,19 +2,58 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import Protocol, TypeVar
+
+import attrs
 
 from directsuite.core.call import Confirmation
+from directsuite.errors import DeadlineExceededError, Outcome
 from directsuite.messaging.arguments import INBOX
 from directsuite.messaging.models import APIResponse, MessageDetail
 
-if TYPE_CHECKING:  # imported only when it is used, to start faster
-    from directsuite.messaging.send_once import Deadline
-
 T = TypeVar("T")
+
+
+@attrs.frozen(eq=False)
+class Deadline:
+    """The deadline of a method that makes several requests."""
+
+    expires_at: float
+    """Seconds of the event loop's clock."""
+
+    @classmethod
+    def after(cls, seconds: float) -> Deadline:
+        """Return a deadline `seconds` from now."""
+        return cls(asyncio.get_running_loop().time() + seconds)
+
+    @property
+    def passed(self) -> bool:
+        """True if no time is left."""
+        return self.expires_at <= asyncio.get_running_loop().time()
+
+    def require_time_left(self) -> float:
+        """Return the seconds left. Raises DeadlineExceededError if there are none."""
+        if self.passed:
+            raise DeadlineExceededError("the call's time is up: nothing was sent", outcome=Outcome.NOT_SENT)
+        return self.expires_at - asyncio.get_running_loop().time()
+
+    async def run_in_time(self, work: Awaitable[T]) -> T:
+        """Return the result of `work`, which must not send a message.
+
+        Raises DeadlineExceededError if the deadline passes first.
+        """
+        limit = asyncio.timeout_at(self.expires_at)
+        try:
+            async with limit:
+                return await work
+        except TimeoutError:
+            if not limit.expired():
+                raise
+        raise DeadlineExceededError("the call's time is up: nothing was sent", outcome=Outcome.NOT_SENT)
 
 
 class _ListableMailbox(Protocol):

@@ -25,7 +25,7 @@ import enum
 import hashlib
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Protocol, Self, TypeVar
+from typing import Protocol, Self
 
 import attrs
 
@@ -36,13 +36,12 @@ from directsuite.errors import (
     AddressError,
     BadRequestError,
     ClosedError,
-    DeadlineExceededError,
     DirectSuiteError,
     InvalidArgumentError,
-    Outcome,
     OutcomeUnknownError,
 )
 from directsuite.messaging import arguments, operations
+from directsuite.messaging.confirmations import Deadline
 from directsuite.messaging.models import (
     Message,
     MessageDetail,
@@ -51,8 +50,6 @@ from directsuite.messaging.models import (
     SendMessageResponse,
 )
 from directsuite.wire.values import read_http_date
-
-T = TypeVar("T")
 
 SENT_FOLDER = "INBOX.Sent"
 REQUEST_ID_HEADER = "X-Request-ID"
@@ -88,44 +85,6 @@ class Absence(enum.Enum):
     """No message was found at all. A message of an earlier call is absent. One of this call may still arrive."""
     PROVEN = enum.auto()
     """The message is absent: it was not found, and the server has shown request ids."""
-
-
-@attrs.frozen(eq=False)
-class Deadline:
-    """The deadline of a method that makes several requests."""
-
-    expires_at: float
-    """Seconds of the event loop's clock."""
-
-    @classmethod
-    def after(cls, seconds: float) -> Deadline:
-        """Return a deadline `seconds` from now."""
-        return cls(asyncio.get_running_loop().time() + seconds)
-
-    @property
-    def passed(self) -> bool:
-        """True if no time is left."""
-        return self.expires_at <= asyncio.get_running_loop().time()
-
-    def require_time_left(self) -> float:
-        """Return the seconds left. Raises DeadlineExceededError if there are none."""
-        if self.passed:
-            raise DeadlineExceededError("the call's time is up: nothing was sent", outcome=Outcome.NOT_SENT)
-        return self.expires_at - asyncio.get_running_loop().time()
-
-    async def run_in_time(self, work: Awaitable[T]) -> T:
-        """Return the result of `work`, which must not send a message.
-
-        Raises DeadlineExceededError if the deadline passes first.
-        """
-        limit = asyncio.timeout_at(self.expires_at)
-        try:
-            async with limit:
-                return await work
-        except TimeoutError:
-            if not limit.expired():
-                raise
-        raise DeadlineExceededError("the call's time is up: nothing was sent", outcome=Outcome.NOT_SENT)
 
 
 class _SearchableMailbox(Protocol):

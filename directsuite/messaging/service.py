@@ -19,6 +19,7 @@ from directsuite.core.upload import RequestBody
 from directsuite.errors import InvalidArgumentError, ResponseDecodeError
 from directsuite.messaging import arguments, confirmations, operations
 from directsuite.messaging.arguments import INBOX, make_send_body
+from directsuite.messaging.confirmations import Deadline
 from directsuite.messaging.listings import (
     Batches,
     MessageList,
@@ -127,7 +128,7 @@ class Mailbox(Sender):
         message = arguments.validate_message(message, self.username)
         send_once.validate_arguments(key, since)
         settle = self.resolve_settle(settle)
-        deadline = send_once.Deadline.after(self.resolve_timeout(timeout))
+        deadline = Deadline.after(self.resolve_timeout(timeout))
         validate_progress(progress)
         request_id = send_once.make_request_id(self.username, secrets.token_hex(16) if key is None else key)
         message = send_once.add_request_id(message, request_id)
@@ -356,8 +357,6 @@ class Mailbox(Sender):
         operations.COPY_MESSAGES_BY_UIDS.validate_segments((folder, dest_folder))
         confirm = None
         if verify and listed:
-            from directsuite.messaging.send_once import Deadline
-
             deadline = Deadline.after(self.resolve_timeout(timeout))
             existing = await self.get_message_metadata(folder, timeout=deadline.require_time_left())
             copied = frozenset(listed)
@@ -440,7 +439,6 @@ class Mailbox(Sender):
         confirm = None
         if verify:
             from directsuite.messaging import email
-            from directsuite.messaging.send_once import Deadline
 
             deadline = Deadline.after(self.resolve_timeout(timeout))
             message_ids = [email.read_message_id(message.data or b"") for message in listed]

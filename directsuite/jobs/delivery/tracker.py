@@ -54,6 +54,7 @@ from directsuite.jobs.delivery.journal import (
     find_changes,
 )
 from directsuite.messaging import arguments, operations, send_once
+from directsuite.messaging.confirmations import Deadline
 from directsuite.messaging.models import DirectMessageLog, Message, Recipient, SendMessageResponse
 from directsuite.messaging.sending import (
     BACKOFF,
@@ -187,7 +188,7 @@ class DeliveryTracker:
         """
         send_once.validate_key(key)
         validate_progress(progress)
-        deadline = send_once.Deadline.after(self.mailbox.resolve_timeout(timeout))
+        deadline = Deadline.after(self.mailbox.resolve_timeout(timeout))
         checked = arguments.validate_message(message, self.mailbox.username)
         content = await deadline.run_in_time(arguments.compute_message_digest(checked))
         request_id = send_once.make_request_id(self.mailbox.username, key)
