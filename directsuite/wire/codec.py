@@ -344,6 +344,8 @@ class ModelReader:
 
         def read_first(value: Any, place: Place) -> Any:
             scope[f"read{number}"] = made = self._make_field_reader(field)
+            if field.key in self.lists:
+                self.lists[field.key] = made
             return made(value, place)
 
         # The readers of other models are created when they are first used, because that is slow.
