@@ -242,8 +242,7 @@ def subscribe(
 
     Return the stored spellings of all, and of those whose subscription changed.
     """
-    rows = connection.execute("SELECT id, name FROM folder WHERE account = ?", (account,))
-    existing = {fold(row["name"]): MailboxFolder(*row) for row in rows}
+    existing = _read_folders(connection, account)
     folders = list(dict.fromkeys(existing.get(fold(name)) or get_folder(connection, account, name) for name in names))
     update = "UPDATE folder SET subscribed = :subscribed WHERE id = :folder AND subscribed != :subscribed"
     changed = [
@@ -257,9 +256,14 @@ def subscribe(
 def _find_folder(connection: sqlite3.Connection, account: int, name: str) -> MailboxFolder | None:
     row = connection.execute("SELECT id, name FROM folder WHERE account = ? AND name = ?", (account, name)).fetchone()
     if row is None:  # SQLite ignores case only in ASCII
-        rows = connection.execute("SELECT id, name FROM folder WHERE account = ?", (account,))
-        row = next((row for row in rows.fetchall() if fold(row["name"]) == fold(name)), None)
-    return None if row is None else MailboxFolder(row["id"], row["name"])
+        return _read_folders(connection, account).get(fold(name))
+    return MailboxFolder(*row)
+
+
+def _read_folders(connection: sqlite3.Connection, account: int) -> dict[str, MailboxFolder]:
+    """Return all folders of a mailbox, by their names without case."""
+    rows = connection.execute("SELECT id, name FROM folder WHERE account = ?", (account,))
+    return {fold(row["name"]): MailboxFolder(*row) for row in rows}
 
 
 def _insert_folder(connection: sqlite3.Connection, account: int, name: str) -> int:
