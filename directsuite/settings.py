@@ -159,7 +159,7 @@ class Settings(ValueSemantics):
 
         Raises ConfigurationError if the file or a setting is invalid.
         """
-        from directsuite.config_file import Configuration  # also imported only if needed
+        from directsuite.config_file import Configuration  # imported only when it is used, to start faster
 
         return make_settings(cls, Configuration.read(environ, profile))
 

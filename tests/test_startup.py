@@ -1,4 +1,4 @@
-"""Modules that a program imports early: none that only some programs need, or only after a failure."""
+"""Opening a suite does not import modules that few programs need, or that are needed only after a failure."""
 
 from __future__ import annotations
 

@@ -7,6 +7,7 @@ digest of the message before anything is sent, and the SMTP id afterwards. Only 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import re
 import shlex
@@ -312,12 +313,18 @@ def parse_addresses(option: str, values: Sequence[str]) -> list[str]:
     addresses = list[str]()
     for number, value in enumerate(values, start=1):
         validate_text(value, f"{option} number {number}")
-        for part in _COMMA_OR_QUOTED_TEXT.sub(lambda found: "\0" if found[0] == "," else found[0], value).split("\0"):
+        for part in _split_at_commas(value):
             named = _NAMED_ADDRESS_PATTERN.fullmatch(part.strip())
             address = named["address"] if named else part.strip()
             credentials.validate_address(address, f"{option} number {number}")
             addresses.append(address)
     return addresses
+
+
+def _split_at_commas(value: str) -> list[str]:
+    """Split a text at the commas outside its quoted parts."""
+    commas = [found.start() for found in _COMMA_OR_QUOTED_TEXT.finditer(value) if found[0] == ","]
+    return [value[before + 1 : after] for before, after in itertools.pairwise([-1, *commas, len(value)])]
 
 
 def read_body(options: TextOptions) -> str | None:

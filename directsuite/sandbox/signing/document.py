@@ -96,7 +96,7 @@ class _LimitedReader(PdfFileReader):
     lookups_left = _MAX_LOOKUPS
 
     def get_historical_resolver(self, revision: int) -> HistoricalResolver:
-        if self.lookups_left < 0:  # for an earlier signature
+        if self.lookups_left < 0:  # an earlier signature has used them up
             raise TooManyLookupsError
         make_resolver: Any = _CountingResolver
         resolvers: dict[int, HistoricalResolver] = self._historical_resolver_cache
