@@ -33,6 +33,7 @@ QUICK = hypothesis.settings(
     phases=[hypothesis.Phase.generate],
 )
 _EXHAUSTIVE = hypothesis.settings(QUICK, max_examples=150, derandomize=False, phases=list(hypothesis.Phase))
+_TIMEOUT = 60  # seconds: GetDocInfo of a document that other requests have signed often is slow under load
 
 each_operation = pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.name)
 
@@ -79,7 +80,7 @@ def _explore(
         _authorize(case, operation, real_values)
         if about_real_things:
             _make_real(case, operation, real_values)
-        response = case.call(base_url=real_values.root, session=real_values.http)
+        response = case.call(base_url=real_values.root, session=real_values.http, timeout=_TIMEOUT)
         _assert_documented(operation, case, response)
         outcomes.append(is_success(response.status_code, response.content))
 

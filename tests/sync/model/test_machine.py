@@ -36,6 +36,16 @@ def test_a_rejected_message_that_is_lost_is_not_fetched_in_every_round() -> None
     machine.teardown()
 
 
+def test_uids_that_are_permuted_between_two_requests_are_corrected() -> None:
+    machine = SyncMachine()
+    machine.begin(folders=1, named=False, metadata_form="date to the second")
+    machine.world.act(("deliver", ("INBOX", 11, "strong")))
+    machine.world.act(("spoil", ("INBOX", 0)))
+    machine.disturbed_round(act=("permute", ("INBOX", None)), before=10, first=("twins", ("INBOX",)), last=True)
+    machine.converge_for_days()
+    machine.teardown()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("machine", [SyncMachine, DeliveringMachine, RejectingMachine])
 def test_the_sink_equals_the_mailbox_in_long_runs(machine: type[SyncMachine]) -> None:
