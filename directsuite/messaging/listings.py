@@ -239,7 +239,9 @@ class MessageReader:
             yield message
 
     def finish(self) -> Iterator[MessageDetail]:
-        """Yield the messages that a complete response has in a list with a name other than `messages`.
+        """Yield the messages of a complete response that are not in the list `messages`.
+
+        They are in a list with a different name, or `messages` is a single object.
 
         Raises the service's error if the response contains one, and MismatchError if it does not report success.
         """
@@ -250,7 +252,9 @@ class MessageReader:
         if not self._operation.fault_format.is_success(rest):
             raise MismatchError("true", f"$.{self._operation.fault_format.success_key}")
         messages = rest.get("messages")
-        if not isinstance(messages, list) and messages not in NULL_VALUES:
+        if isinstance(messages, dict):
+            yield from self._read_element(messages)
+        elif not isinstance(messages, list) and messages not in NULL_VALUES:
             count_unreadable(self._place)
         for name in find_unnamed_lists(GetMessageResponse, rest):
             for element in rest[name]:

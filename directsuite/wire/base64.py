@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import binascii
-
 import pybase64
 
 from directsuite.wire.parsing import BYTE_ORDER_MARK, MismatchError
@@ -18,12 +16,12 @@ def decode(text: bytes | str) -> bytes:
     """Decode base64 text with or without line breaks. Raises MismatchError if it is not base64."""
     try:
         return pybase64.b64decode(text, validate=True)
-    except (binascii.Error, ValueError):
+    except ValueError:
         pass
     try:
         plain = text.encode("ascii") if isinstance(text, str) else bytes(text)
         return pybase64.b64decode(plain.translate(None, _WHITESPACE), validate=True)
-    except (binascii.Error, ValueError):
+    except ValueError:
         pass
     raise MismatchError(_EXPECTED)
 
@@ -53,7 +51,7 @@ class Decoder:
         try:  # without a copy; fails if there are line breaks
             content = pybase64.b64decode(memoryview(text)[:complete_size], validate=True)
             rest = self._remove_blanks(text[complete_size:])
-        except (binascii.Error, ValueError):
+        except ValueError:
             text = self._remove_blanks(text)
             complete_size = len(text) - len(text) % 4
             content, rest = decode(text[:complete_size]), text[complete_size:]

@@ -91,9 +91,8 @@ def compute_expected(members: Iterable[Member]) -> Split:
     rest: dict[str, Any] = {}
     for name, text in members:
         value: Any = msgspec.json.decode(text)
-        if msgspec.json.decode(name) == KEY and isinstance(value, dict | list):
-            found: list[Any] = msgspec.convert([value] if isinstance(value, dict) else value, list[Any])
-            elements += found
+        if msgspec.json.decode(name) == KEY and isinstance(value, list):
+            elements += msgspec.convert(value, list[Any])
             value = []
         rest[msgspec.json.decode(name)] = value
     return elements, rest

@@ -63,7 +63,7 @@ DOCUMENT = st.fixed_dictionaries(
 @pytest.fixture(autouse=True, scope="module")
 def twelve_bytes_are_long() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(parsing, "_MIN_LONG_STRING_BYTES", 12)
+        patched.setattr(parsing, "_LONG_BYTES", 12)
         yield
 
 

@@ -103,7 +103,7 @@ def split(text: bytes) -> tuple[list[Any], dict[str, Any] | None]:
 def test_listed_document_is_split(text: bytes) -> None:
     document: dict[str, Any] = parse(text)
     found: Any = document.get(KEY)
-    elements_by_type: dict[Any, list[Any]] = {dict: [found], list: found}
+    elements_by_type: dict[Any, list[Any]] = {list: found}
     elements = elements_by_type.get(type(found), [])
     if type(found) in elements_by_type:
         document[KEY] = list[Any]()
