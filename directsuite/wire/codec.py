@@ -103,13 +103,13 @@ class Codec:
 
         report: counts unreadable values.
 
-        Return None if the class does not have exactly one such list in `ModelReader.lists`, or the document is not JSON
-        or has the list twice.
+        Return None if `ModelReader.find_list` does, or the document is not JSON or has the list twice.
         """
         reader = self.converter.get_structure_hook(cls)
-        if not isinstance(reader, ModelReader) or len(reader.lists) != 1:
+        found = reader.find_list() if isinstance(reader, ModelReader) else None
+        if found is None:
             return None
-        [(key, read_list)] = reader.lists.items()
+        key, read_list = found
         splitter, place, elements = ArraySplitter(key), (report, f".{key}[]"), list[Any]()
         try:
             for start in range(0, len(document), _PART_BYTES):
@@ -285,8 +285,6 @@ class ModelReader:
         self._fields = get_model_fields(cls)
         self._keys = frozenset(field.key for field in self._fields)
         self._has_model_lists = any(is_model(field.item) for field in self._fields)
-        self.lists: dict[str, Hook] = {}
-        """The readers of the fields that are lists of models and have only one JSON name, by that name."""
         self.read: Callable[[Any, Place], Any] = self._generate_read_function()
 
     def __call__(self, value: Any, _: Any) -> Any:
@@ -304,6 +302,11 @@ class ModelReader:
             names = find_unnamed_lists(self._cls, cast("dict[str, Any]", value))
             value = {names.get(name, name): member for name, member in cast("dict[str, Any]", value).items()}
         return self.read(value, place)
+
+    def find_list(self) -> tuple[str, Hook] | None:
+        """Return the JSON name and the reader of the only field that is a list of models and has one JSON name."""
+        lists = [field for field in self._fields if is_model(field.item) and not field.wire.aliases]
+        return (lists[0].key, self._make_field_reader(lists[0])) if len(lists) == 1 else None
 
     def _generate_read_function(self) -> Callable[..., Any]:
         # Assignment is slow unless both methods are replaced.
@@ -344,15 +347,11 @@ class ModelReader:
 
         def read_first(value: Any, place: Place) -> Any:
             scope[f"read{number}"] = made = self._make_field_reader(field)
-            if field.key in self.lists:
-                self.lists[field.key] = made
             return made(value, place)
 
         # The readers of other models are created when they are first used, because that is slow.
         is_deferred = is_model(field.item) or is_model(kind)
-        scope[f"read{number}"] = read = read_first if is_deferred else self._make_field_reader(field)
-        if is_model(field.item) and not field.wire.aliases:
-            self.lists[field.key] = read
+        scope[f"read{number}"] = read_first if is_deferred else self._make_field_reader(field)
         if field.item is not None or is_model(kind):
             step = f".{field.key}" if field.item is None else f".{field.key}[]"
             code = f"read{number}(v, (place, {step!r}))"
