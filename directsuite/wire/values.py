@@ -268,13 +268,15 @@ _ISO = re.compile(
     re.VERBOSE,
 )
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+# Of the two-digit years, email.utils reads those from 50 to 68 in another way than RFC 5322 (4.3).
 _RFC_5322 = re.compile(
     rf"""
     (?: (?:mon|tue|wed|thu|fri|sat|sun) [ \t]{{0,4}} , [ \t]{{0,4}} )?
-    (?P<day>[0-9]{{1,2}}) [ \t]{{1,4}} (?P<month>{"|".join(_MONTHS)}) [ \t]{{1,4}}
-    (?P<year>[0-9]{{4}}|[0-9]{{2}}) [ \t]{{1,4}}
-    (?P<hour>[0-9]{{1,2}}):(?P<minute>[0-9]{{2}}) (?: :(?P<second>[0-9]{{2}}) )? [ \t]{{1,4}}
-    (?P<zone> [+-][0-9]{{2}}:?[0-5][0-9] | ut | utc | gmt | z | [ecmp][sd]t )
+    (?P<moment>
+        [0-9]{{1,2}} [ \t]{{1,4}} (?:{"|".join(_MONTHS)}) [ \t]{{1,4}} (?:[1-9][0-9]{{3}}|[0-47-9][0-9]) [ \t]{{1,4}}
+        [0-9]{{1,2}}:[0-9]{{2}} (?: :[0-9]{{2}} )? [ \t]{{1,4}}
+        (?: [+-][0-9]{{2}}:?[0-5][0-9] | ut | utc | gmt | z | [ecmp][sd]t )
+    )
     (?: [ \t]{{0,4}} \( [^()]{{0,64}} \) )?
     """,
     re.VERBOSE | re.IGNORECASE | re.ASCII,
@@ -284,9 +286,6 @@ _JAVA = re.compile(
     r"(?P<hour>0?[1-9]|1[0-2]):(?P<minute>[0-9]{2}):(?P<second>[0-9]{2})[ \u00a0\u202f](?P<half>[ap])m",
     re.IGNORECASE | re.ASCII,
 )
-_ZONE_HOURS = {"e": -5, "c": -6, "m": -7, "p": -8}
-"""The offsets of American standard times (RFC 5322, 4.3), by the first letter of their names."""
-
 _CALENDAR_YEARS = range(1900, 2200)
 _MIN_SECONDS, _MAX_SECONDS = 1_000_000_000, 4_294_967_295
 
@@ -317,12 +316,11 @@ def _parse_date(text: str) -> datetime:
         day, time, offset = match["date"], match["time"], match["offset"]
         return _parse_iso(day if time is None else f"{day}T{time}{offset or 'Z'}".upper())
     if match := _RFC_5322.fullmatch(text):
-        year = int(match["year"])
-        if len(match["year"]) == 2:  # RFC 5322 (4.3)
-            year += 2000 if year < 50 else 1900
-        return _build_datetime(match, year, int(match["hour"]), _find_offset(match["zone"].lower()))
+        return _to_utc(parsedate_to_datetime(re.sub(r"(?<=[+-]..):", "", match["moment"])))
     if match := _JAVA.fullmatch(text):
-        return _build_datetime(match, int(match["year"]), int(match["hour"]) % 12 + 12 * (match["half"] in "pP"), "Z")
+        hour = int(match["hour"]) % 12 + 12 * (match["half"] in "pP")
+        year, day, minute, second = map(int, match.group("year", "day", "minute", "second"))
+        return datetime(year, _MONTHS.index(match["month"].lower()) + 1, day, hour, minute, second, tzinfo=UTC)
     raise ValueError
 
 
@@ -340,30 +338,19 @@ def _parse_number(number: float) -> datetime:
 
 
 def _parse_iso(text: str) -> datetime:
-    moment = datetime.fromisoformat(text)
+    return _to_utc(datetime.fromisoformat(text))
+
+
+def _to_utc(moment: datetime) -> datetime:
     return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
-
-
-def _find_offset(zone: str) -> str:
-    if zone[0] in "+-":
-        return zone
-    hours = _ZONE_HOURS.get(zone[0], 0) + (zone[1:] == "dt")
-    return f"{hours:+03}:00"
-
-
-def _build_datetime(match: re.Match[str], year: int, hour: int, offset: str) -> datetime:
-    month = _MONTHS.index(match["month"].lower()) + 1
-    day, minute, second = (int(match[name] or 0) for name in ("day", "minute", "second"))
-    return _parse_iso(f"{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}{offset}")
 
 
 def read_http_date(text: str) -> datetime | None:
     """Return the time zone aware date from an HTTP header (RFC 9110, 5.6.7), or None if the text is not a date."""
     try:
         moment = parsedate_to_datetime(text[:_MAX_DATE_CHARS])
-        if moment.tzinfo is None and text.strip()[-4:].isdigit():  # an obsolete form that ends with the year
-            return moment.replace(tzinfo=UTC)
-        return None if moment.tzinfo is None else moment.astimezone(UTC)
+        has_no_zone = moment.tzinfo is None and not text.strip()[-4:].isdigit()  # an obsolete form ends with the year
+        return None if has_no_zone else _to_utc(moment)
     except (ValueError, TypeError, IndexError, OverflowError):
         return None
 

@@ -148,7 +148,12 @@ REJECTED: list[object] = [
     *("2024-11-31", "2024-311", "+12024-11-06T16:06:15Z", "٢٠٢٤-11-06"),
     # RFC 5322
     *(f"Wed, 06 Nov 2024 16:06:15{zone}" for zone in ("", " CET", " JST", " A", " +2", " +0260", " +9999")),
-    *("Wed, 31 Nov 2024 16:06:15 +0000", "Wed, 06 Nov 24 16:06:15 GMT+01:00", "Wednesday, 06-Nov-24 16:06:15 GMT"),
+    *(
+        "Sun, 06 Nov 55 16:06:15 GMT",
+        "Wed, 31 Nov 2024 16:06:15 +0000",
+        "Wed, 06 Nov 24 16:06:15 GMT+01:00",
+        "Wednesday, 06-Nov-24 16:06:15 GMT",
+    ),
     *("Wed, 6 Nov 2024 16:06:15 GMT+0100 (CET)", "Di., 15 Feb. 2022 06:52:44 +0100 (MEZ)"),
     "Wed Nov 06 2024 16:06:15 GMT+0100 (Central European Standard Time)",
     *("Wed Nov 06 16:06:15 EST 2024", "Wed Nov  6 16:06:15 2024"),
