@@ -77,7 +77,6 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar, cast
 
 import aiohttp
-import attrs
 from aiohttp.http_exceptions import ContentEncodingError, LineTooLong
 
 from directsuite.core.operation import Auth, Json, Operation, Service
@@ -103,7 +102,7 @@ from directsuite.errors import (
 from directsuite.wire import base64
 from directsuite.wire.codec import Codec
 from directsuite.wire.models import Model, Secret, get_wire_name, has_no_uid
-from directsuite.wire.parsing import MismatchError, parse, strip_byte_order_mark
+from directsuite.wire.parsing import BYTE_ORDER_MARK, MismatchError, parse
 from directsuite.wire.values import Report, count_unreadable
 
 R = TypeVar("R")
@@ -280,7 +279,7 @@ def interpret(
     max_bytes: int,
     codec: Codec,
     on_skipped: Callable[[Mapping[str, int]], None] | None = None,
-    parsed: ParsedDocument | None = None,
+    parsed: tuple[Any, Report] | None = None,
 ) -> R | DirectSuiteError:
     """Decode a complete response. Return its value, or the typed error that it reports.
 
@@ -291,18 +290,18 @@ def interpret(
     parsed: the result of `parse_large`. None: parse the body here.
     """
     about = operation.error_context
+    report: Report
     if response.too_large:
         hint = f"read it with {operation.streaming_method}, or raise" if operation.streaming_method else "raise"
         text = f"the response is larger than {max_bytes} bytes: {hint} max_response_bytes"
         return ResponseDecodeError(text, body=response.body[:MAX_ERROR_BODY_BYTES], too_large=True, **about)
     if operation.response is not bytes or response.status >= 300:
-        document = _parse_document(response) if parsed is None else parsed.document
+        document, report = (_parse_document(response), {}) if parsed is None else parsed
         failure = find_service_error(operation, response.status, response.headers, document, response.body)
         if failure is not None:
             return failure
     else:
-        document = None
-    report: Report = {} if parsed is None else parsed.report
+        document, report = None, {}
     try:
         result = _decode_body(operation, response, document, codec, report)
         for path in operation.strict_paths & report.keys():
@@ -325,7 +324,7 @@ def _decode_body(operation: Operation[R], response: BufferedResponse, document: 
     if response.status < 200:
         raise MismatchError("a response with a final status")
     if operation.response is bytes:
-        text = strip_byte_order_mark(response.body)
+        text = response.body.removeprefix(BYTE_ORDER_MARK)
         if not text:
             raise MismatchError("base64 text")
         return cast("R", base64.decode(text))
@@ -365,24 +364,14 @@ def _read_media_type(header: str) -> str:
     return bare if _MEDIA_TYPE.fullmatch(bare) else "no media type"
 
 
-@attrs.frozen(repr=False, eq=False)
-class ParsedDocument:
-    """A parsed response, and the number of values in it that could not be read, by JSON path."""
-
-    document: Any
-    report: Report
-
-
-async def parse_large(operation: Operation[Any], response: BufferedResponse, codec: Codec) -> ParsedDocument | None:
+async def parse_large(operation: Operation[Any], response: BufferedResponse, codec: Codec) -> tuple[Any, Report] | None:
     """Parse a response and read the elements of its list, with turns for the event loop.
 
-    Return None if this is not possible. `interpret` then parses it.
+    Return the same as `Codec.parse_in_turns`. If it is None, `interpret` parses the response.
     """
     if response.too_large or operation.response is bytes or response.status >= 300:
         return None
-    report: Report = {}
-    document = await codec.parse_in_turns(operation.response, response.body, report)
-    return None if document is None else ParsedDocument(document, report)
+    return await codec.parse_in_turns(operation.response, response.body)
 
 
 def _parse_document(response: BufferedResponse) -> Any:

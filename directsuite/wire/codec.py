@@ -96,20 +96,19 @@ class Codec:
         """
         return self.structure(cls, parse(document))
 
-    async def parse_in_turns(self, cls: type[Model], document: bytes, report: Report) -> Any:
+    async def parse_in_turns(self, cls: type[Model], document: bytes) -> tuple[Any, Report] | None:
         """Parse a large JSON document for `structure`, and read the elements of its list of models.
 
-        The event loop has a turn after each part of the document.
-
-        report: counts unreadable values.
-
-        Return None if `ModelReader.find_list` does, or the document is not JSON or has the list twice.
+        The event loop has a turn after each part of the document. Return the document, and the number of unreadable
+        values in the elements, by JSON path. Return None if `ModelReader.find_list` does, or the document is not JSON
+        or has the list twice.
         """
         reader = self.converter.get_structure_hook(cls)
         found = reader.find_list() if isinstance(reader, ModelReader) else None
         if found is None:
             return None
         key, read_list = found
+        report: Report = {}
         splitter, place, elements = ArraySplitter(key), (report, f".{key}[]"), list[Any]()
         try:
             for start in range(0, len(document), _PART_BYTES):
@@ -120,7 +119,7 @@ class Codec:
             return None
         if splitter.key_count > 1:
             return None
-        return {**rest, key: ReadElements(elements)} if rest.get(key) == [] else rest
+        return ({**rest, key: ReadElements(elements)} if rest.get(key) == [] else rest), report
 
     def structure(self, cls: type[M], value: Any, place: Place = None) -> M:
         """Return a model from plain values, as returned by `parse` or `parse_in_turns`.

@@ -20,6 +20,7 @@ import pybase64
 _VALUE_DECODER = msgspec.json.Decoder()
 _DECODE_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+"""Bytes that some servers send before the text (RFC 8259, 8.1)."""
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _NON_BYTE_SURROGATE = re.compile("[\ud800-\udc7f\udd00-\udfff]")
 """Surrogates that `surrogateescape` does not use for bytes."""
@@ -76,7 +77,7 @@ def parse(document: bytes | bytearray | memoryview) -> Any:
     digits.
     """
     if isinstance(document, bytes):
-        document = strip_byte_order_mark(document)
+        document = document.removeprefix(BYTE_ORDER_MARK)
     try:
         return _VALUE_DECODER.decode(document)
     except _DECODE_ERRORS:
@@ -89,11 +90,6 @@ def parse(document: bytes | bytearray | memoryview) -> Any:
     except (ValueError, RecursionError):
         pass
     raise MismatchError("JSON")
-
-
-def strip_byte_order_mark(document: bytes) -> bytes:
-    """Return the document without the byte order mark that some servers add (RFC 8259, 8.1)."""
-    return document.removeprefix(BYTE_ORDER_MARK)
 
 
 def _mark_broken_texts(value: Any) -> Any:

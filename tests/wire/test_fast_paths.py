@@ -82,15 +82,15 @@ def parse_completely(document: bytes) -> Any:
 
 def parse_in_turns(cls: type[ds.Model], document: bytes) -> tuple[Any, Counter[str], int]:
     """Return the parsed document, its unreadable values, and the number of turns of the event loop."""
-    report = Counter[str]()
-    reading = CODEC.parse_in_turns(cls, document, report)
+    reading = CODEC.parse_in_turns(cls, document)
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(codec, "_PART_BYTES", 7)
         for turns in itertools.count():
             try:
                 reading.send(None)
             except StopIteration as ended:
-                return ended.value, report, turns
+                parsed: tuple[Any, dict[str, int]] = ended.value or (None, {})
+                return parsed[0], Counter(parsed[1]), turns
     raise AssertionError
 
 
