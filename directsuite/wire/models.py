@@ -129,9 +129,8 @@ class Model(ValueSemantics):
 
     def __repr__(self) -> str:
         """Return the fields that are not empty. Values not in `_shown` become placeholders."""
-        names = dict.fromkeys((*self._shown, *_get_field_names(self)))
         return _format_model(
-            self, names, lambda name, value: repr(value) if name in self._shown else _make_placeholder(value)
+            self, lambda name, value: repr(value) if name in self._shown else _make_placeholder(value), self._shown
         )
 
 
@@ -163,9 +162,7 @@ class _FieldDocs(dict[str, str | None]):
 def summarize(model: Model) -> str:
     """Return the `repr` of a model without any text or number, for logs: all values are placeholders."""
     return _format_model(
-        model,
-        _get_field_names(model),
-        lambda _, value: summarize(value) if isinstance(value, Model) else _make_placeholder(value),
+        model, lambda _, value: summarize(value) if isinstance(value, Model) else _make_placeholder(value)
     )
 
 
@@ -175,17 +172,14 @@ def reveal(value: object) -> str:
     The text contains patient data and secrets. Do not log it.
     """
     if isinstance(value, Model):
-        return _format_model(value, _get_field_names(value), lambda _, field: reveal(field))
+        return _format_model(value, lambda _, field: reveal(field))
     if isinstance(value, list | tuple):
         return f"[{', '.join(map(reveal, cast('Iterable[object]', value)))}]"
     return repr(value.reveal() if isinstance(value, Secret) else value)
 
 
-def _get_field_names(model: Model) -> list[str]:
-    return [field.name for field in attrs.fields(type(model))]
-
-
-def _format_model(model: Model, names: Iterable[str], format_value: Callable[[str, object], str]) -> str:
+def _format_model(model: Model, format_value: Callable[[str, object], str], first_names: Iterable[str] = ()) -> str:
+    names = dict.fromkeys((*first_names, *(field.name for field in attrs.fields(type(model)))))
     values = ((name, getattr(model, name)) for name in names)
     fields = (f"{name}={format_value(name, value)}" for name, value in values if value not in (None, "", b"", [], {}))
     return f"{type(model).__name__}({', '.join(fields)})"
