@@ -193,20 +193,22 @@ class Synchronizer:
         `changes.refuse()` for a change that cannot be stored, and continue. If a step is interrupted, for example by
         `asyncio.timeout`, the next continues at the same change.
 
-        Raises ConfigurationError if `deliver` was given. If the store has a sink, the first step of the loop raises it.
+        The first step raises ConfigurationError if `deliver` was given, the store has a sink, or another loop has not
+        ended.
         """
-        if self._worker.deliver is not None:
-            raise ConfigurationError(
-                "The changes already go to deliver=. To use changes(), create the Synchronizer without deliver=."
-            )
         return ChangeStream(self._run_into)
 
     async def _run_into(self, deliver: Deliver) -> None:
-        self._worker.deliver = deliver
+        if self._worker.deliver is not None:
+            raise ConfigurationError(
+                "The changes already go to deliver=, or to another loop over changes(). Create the Synchronizer "
+                "without deliver=, and leave the `async with` block of the other loop first."
+            )
+        self._worker.set_sink(deliver)
         try:
             await self.run()
         finally:
-            self._worker.deliver = None
+            self._worker.set_sink(None)
 
     async def _wait_until_due(self, schedule: Schedule) -> None:
         due = schedule.find_next_due()
@@ -434,6 +436,12 @@ class MailboxWorker:
                 "No sink receives the changes. Pass deliver=, use a store with a sink, or iterate over changes()."
             )
         await self._store.bind(name)
+
+    def set_sink(self, deliver: Deliver | None) -> None:
+        """Set the sink, and discard the rounds of all mailboxes, which would deliver to the previous one."""
+        self.deliver = deliver
+        for mailbox in self._mailboxes.values():
+            mailbox.rounds = None
 
     def reset(self, name: str, failures: int = 0) -> None:
         """Discard what is known about a mailbox that another process may have synchronised.

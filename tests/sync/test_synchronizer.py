@@ -26,6 +26,7 @@ from directsuite.sync import (
     SyncStatus,
 )
 from tests.integration.scenario import ALICE, BOB, PASSWORD, Scenario, make_raw_message
+from tests.waiting import wait_until
 
 HALF_MINUTE_SECONDS = 30.0
 
@@ -322,6 +323,22 @@ async def test_closed_changes_end_and_another_stream_continues(scenario: Scenari
         assert get_subject(await anext(others)) == "one"
 
 
+async def test_second_stream_receives_the_mail_of_an_idle_mailbox(
+    scenario: Scenario, store: SqliteStore, heard: EventCounter
+) -> None:
+    await scenario.deliver("one")
+    sync = make_sync(scenario, store)
+    async with sync.changes() as changes:
+        assert get_subject(await anext(changes)) == "one"
+        waiting = asyncio.ensure_future(anext(changes))
+        await wait_until(lambda: len(heard.rounds) > 1)  # the second round has nothing to deliver
+        waiting.cancel()
+        await asyncio.wait([waiting])
+    await scenario.deliver("two")
+    async with asyncio.timeout(60), sync.changes() as changes:
+        assert get_subject(await anext(changes)) == "two"
+
+
 async def test_error_that_ends_the_synchronisation_is_raised_by_the_step(scenario: Scenario) -> None:
     async with SqliteStore(":memory:", sink=SqliteSink()) as store:
         sync = make_sync(scenario, store)
@@ -349,7 +366,18 @@ async def test_stream_that_nothing_refers_to_ends_its_synchronisation(scenario: 
 async def test_changes_are_rejected_if_deliver_was_given(scenario: Scenario, store: SqliteStore) -> None:
     sync = make_sync(scenario, store, RecordingSink())
     with pytest.raises(ds.ConfigurationError, match="deliver="):
-        sync.changes()
+        await anext(sync.changes())
+
+
+async def test_second_loop_is_rejected_until_the_first_has_ended(scenario: Scenario, store: SqliteStore) -> None:
+    await scenario.deliver("one")
+    sync = make_sync(scenario, store)
+    async with sync.changes() as changes, sync.changes() as others:
+        assert get_subject(await anext(changes)) == "one"
+        with pytest.raises(ds.ConfigurationError, match="leave the `async with` block of the other loop first"):
+            await anext(others)
+        await scenario.deliver("two")
+        assert get_subject(await anext(changes)) == "two"
 
 
 async def test_repr_shows_no_mailbox_folder_or_subject(
