@@ -27,7 +27,7 @@ import directsuite as ds
 from directsuite.cli import credentials
 from directsuite.cli import options as opt
 from directsuite.cli.command import Command, CommandParameter, Work
-from directsuite.cli.errors import UsageError, validate_text, with_value
+from directsuite.cli.errors import NotDoneError, UsageError, validate_text, with_value
 from directsuite.cli.output import format_size, show_change, show_json, show_progress, show_table
 from directsuite.cli.process import echo_err, is_verbose
 from directsuite.config_file import Configuration
@@ -269,10 +269,18 @@ async def send_with_key(
                 command.recovery_hint = _HINT_USE_NEW_KEY
             raise
         except ds.DirectSuiteError:  # nothing was sent
-            if began.is_new:
-                await journal.withdraw_send("", request_id)
+            if began.is_new:  # otherwise the next command would only search for it without need
+                with contextlib.suppress(ds.DirectSuiteError):
+                    await journal.withdraw_send("", request_id)
             raise
-        await journal.end_send("", request_id, response.smtp_id)
+        try:
+            await journal.end_send("", request_id, response.smtp_id)
+        except ds.DirectSuiteError as error:
+            sent = f"The message was sent{f' as {response.smtp_id}' if response.smtp_id else ''}"
+            raise NotDoneError(
+                f"{sent}, but the journal of --key could not record it. {error.explanation.rstrip('.')}. Then run the "
+                "same command again: it finds the message, and does not send it again."
+            ) from None
         return False, response.smtp_id
 
 

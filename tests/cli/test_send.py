@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from directsuite.jobs.delivery import DeliveryJournal, DeliveryJournalError
 from directsuite.messaging.models import Message, SendMessageResponse
 from directsuite.messaging.service import Mailbox
 from tests.cli.conftest import CliRunner
@@ -243,6 +244,23 @@ async def test_journal_on_a_read_only_file_system_is_reported(cli: CliRunner) ->
         err = await cli.fail(2, "(Read-only file system)", *command)
         assert "command" not in err
         assert err.endswith("Name a different folder with DIRECTSUITE_STATE.\n")
+
+
+async def test_full_disk_after_sending_is_reported_as_sent(cli: CliRunner) -> None:
+    cli.monkeypatch.setattr(DeliveryJournal, "end_send", fill_disk)
+    err = await cli.fail(1, "but the journal of --key could not record it. The disk is full. Then run", *KEYED)
+    assert err.startswith("directsuite: The message was sent as <")
+    assert await sent(cli) == 1
+
+
+async def test_full_disk_does_not_hide_why_nothing_was_sent(cli: CliRunner) -> None:
+    cli.monkeypatch.setattr(DeliveryJournal, "withdraw_send", fill_disk)
+    cli.set_env("DIRECTSUITE_MAILBOX_PASSWORD", "wrong")
+    await cli.fail(3, "authentication failed", *KEYED)
+
+
+async def fill_disk(*_: object) -> None:
+    raise DeliveryJournalError("The disk is full.")
 
 
 NEEDS_DEV_ZERO = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no /dev/zero")
