@@ -1,7 +1,7 @@
 """`directsuite send`: send one message; with --key exactly once, even if the command is interrupted and repeated.
 
-Each --key has a delivery journal in DIRECTSUITE_STATE or the user's state folder, named by a hash of the key. It has a
-digest of the message before anything is sent, and the SMTP id afterwards. Only one command can open it at a time.
+Each --key has the journal of a `DeliveryTracker` in DIRECTSUITE_STATE or the user's state folder, named by a hash of
+the key. Only one command can open it at a time.
 """
 
 from __future__ import annotations
@@ -13,9 +13,7 @@ import re
 import shlex
 import stat
 import sys
-import time
 from collections.abc import AsyncGenerator, Sequence
-from datetime import UTC, datetime
 from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -244,44 +242,32 @@ async def send_with_key(
     if key is None:
         async with progress as bar:
             return False, (await box.send(message, progress=bar.update)).smtp_id
-    request_id = make_request_id(access.address, key)
-    async with _open_journal(request_id) as journal:
-        digest = await arguments.compute_message_digest(message)
-        began = await journal.begin_send("", request_id, at=time.time(), content=digest)
-        _validate_digest(began, digest)
-        if began.smtp_id is not None:
-            return True, began.smtp_id
-        settle = access.settings.settle
-        timeout = access.settings.timeout + settle + size * _BASE64_RATIO / _MIN_UPLOAD_BYTES_PER_SECOND
-        if not began.is_new:
-            echo_err(f"An earlier command may have sent the message. Searching INBOX.Sent for up to {settle:g} s.")
+    from directsuite.jobs.delivery import DeliveryJournalError, DeliveryTracker  # slow to import
+
+    async with _open_journal(access.address, key) as journal:
+        record = await _read_record(journal, access.address, key)
+        if record is not None:
+            _validate_digest(record, await arguments.compute_message_digest(message))
+            if record.smtp_id is not None:
+                return True, record.smtp_id
+            settle = f"{access.settings.settle:g} s"
+            echo_err(f"An earlier command may have sent the message. Searching INBOX.Sent for up to {settle}.")
+        upload_seconds = size * _BASE64_RATIO / _MIN_UPLOAD_BYTES_PER_SECOND
+        timeout = access.settings.timeout + access.settings.settle + upload_seconds
         try:
             async with progress as bar:
-                response = await box.send_once(
-                    message,
-                    key=key,
-                    since=None if began.is_new else datetime.fromtimestamp(began.began_at, UTC),
-                    progress=bar.update,
-                    timeout=timeout,
-                )
+                tracker = DeliveryTracker(box, journal=journal)
+                return False, (await tracker.send(message, key=key, progress=bar.update, timeout=timeout)).smtp_id
         except ds.OutcomeUnknownError as error:
-            if not began.is_new and error.looked:  # another search would not find more
+            if isinstance(error.__cause__, DeliveryJournalError):
+                raise NotDoneError(
+                    "The message was sent, but the journal of --key could not record it. "
+                    f"{error.__cause__.explanation.rstrip('.')}. Then run the same command again: it finds the "
+                    "message, and does not send it again."
+                ) from None
+            if record is not None and error.looked:  # another search would not find more
                 command.recovery_hint = _HINT_USE_NEW_KEY
             raise
-        except ds.DirectSuiteError:  # nothing was sent
-            if began.is_new:  # otherwise the next command would only search for it without need
-                with contextlib.suppress(ds.DirectSuiteError):
-                    await journal.withdraw_send("", request_id)
-            raise
-        try:
-            await journal.end_send("", request_id, response.smtp_id)
-        except ds.DirectSuiteError as error:
-            sent = f"The message was sent{f' as {response.smtp_id}' if response.smtp_id else ''}"
-            raise NotDoneError(
-                f"{sent}, but the journal of --key could not record it. {error.explanation.rstrip('.')}. Then run the "
-                "same command again: it finds the message, and does not send it again."
-            ) from None
-        return False, response.smtp_id
 
 
 def _sum_attachment_bytes(message: ds.Message) -> int:
@@ -370,7 +356,7 @@ def make_attachments(options: TextOptions) -> list[ds.Attachment]:
 
 
 @contextlib.asynccontextmanager
-async def _open_journal(request_id: str) -> AsyncGenerator[DeliveryJournal]:
+async def _open_journal(sender: str, key: str) -> AsyncGenerator[DeliveryJournal]:
     """Open the journal of a key. Raises UsageError if another command has opened it, or if it can't be written."""
     import sqlite3
 
@@ -380,7 +366,7 @@ async def _open_journal(request_id: str) -> AsyncGenerator[DeliveryJournal]:
     async with contextlib.AsyncExitStack() as stack:
         try:
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            journal = await stack.enter_async_context(DeliveryJournal(folder / request_id))
+            journal = await stack.enter_async_context(DeliveryJournal(folder / make_request_id(sender, key)))
         except (OSError, DeliveryJournalError) as error:
             reason = explain_os_error(error) if isinstance(error, OSError) else error.explanation.rstrip(".")
             advice = f"Name a different folder with {_STATE_VAR}."
@@ -403,11 +389,16 @@ def _validate_digest(record: SendRecord, digest: str) -> None:
 
 async def find_record(sender: str, key: str) -> SendRecord | None:
     """Return the record of a key; None if the sender has used it for no message. Raises UsageError."""
-    request_id = make_request_id(sender, key)
-    if not (_get_journal_folder() / request_id).exists():
+    if not (_get_journal_folder() / make_request_id(sender, key)).exists():
         return None
-    async with _open_journal(request_id) as journal:
-        return await journal.find_send("", request_id)
+    async with _open_journal(sender, key) as journal:
+        return await _read_record(journal, sender, key)
+
+
+async def _read_record(journal: DeliveryJournal, sender: str, key: str) -> SendRecord | None:
+    from directsuite.jobs.delivery.journal import hash_mailbox  # slow to import
+
+    return await journal.find_send(hash_mailbox(sender), make_request_id(sender, key))
 
 
 def _get_journal_folder() -> Path:

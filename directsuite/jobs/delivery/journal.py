@@ -327,6 +327,11 @@ class DeliveryJournal(DatabaseContext):
         await transaction.ensure(_TABLES)
 
 
+def hash_mailbox(address: str) -> str:
+    """Return the name by which a journal identifies a mailbox."""
+    return hashlib.sha256(f"directsuite\0{address.casefold()}".encode()).hexdigest()
+
+
 def _parse_status(text: str | None) -> MessageStatus | None:
     return None if text is None else MessageStatus(text)
 

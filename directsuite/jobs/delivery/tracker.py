@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import hashlib
 import math
 import random
 import weakref
@@ -52,6 +51,7 @@ from directsuite.jobs.delivery.journal import (
     TrackedMessage,
     TrackingState,
     find_changes,
+    hash_mailbox,
 )
 from directsuite.messaging import arguments, operations, send_once
 from directsuite.messaging.confirmations import Deadline
@@ -134,7 +134,7 @@ class DeliveryTracker:
         self._journal = journal
         self._give_up_after = validate_give_up_after(give_up_after)
         self._now = now or make_unix_time(mailbox.environment.clock)
-        self._name = hashlib.sha256(f"directsuite\0{mailbox.username.casefold()}".encode()).hexdigest()
+        self._name = hash_mailbox(mailbox.username)
         self._poller = StatusPoller(mailbox, self._journal, self._state, self._now)
 
     async def add(self, smtp_id: str, *, recipients: int | Iterable[Recipient | str] = 1) -> None:
