@@ -66,7 +66,7 @@ _HINT_BY_ERROR_CODE = {
     sqlite3.SQLITE_CORRUPT: "The {noun}'s file is damaged. Restore a backup, or start with a new file.",
     sqlite3.SQLITE_NOTADB: "The {noun}'s file is not an SQLite database. Use another path for the {noun}.",
     sqlite3.SQLITE_BUSY: "Another program has locked the {noun}'s file. Close the file there.",
-    sqlite3.SQLITE_IOERR: "The {noun}'s file can't be read or written. Check the disk for errors.",
+    sqlite3.SQLITE_IOERR: "The {noun}'s file can't be read or written. Check whether the disk is full or has errors.",
 }
 _FILE_ERROR_CODES = {*_HINT_BY_ERROR_CODE, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_NOMEM}
 _HINT_NO_TRANSACTION_CONTROL = (

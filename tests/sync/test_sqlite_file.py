@@ -448,3 +448,10 @@ async def test_a_reopened_store_has_all_rows(path: Path) -> None:
     async with SqliteStore(path) as store:
         assert await store.rows(inbox) == [make_row(inbox, 0), make_row(inbox, 1)]
         assert (await store.claim(MAILBOX)).lease_number == lease.lease_number + 1
+
+
+def test_error_of_the_disk_names_a_full_disk() -> None:
+    # SQLite reports a full disk as an I/O error if it cannot extend its shared memory or write-ahead log.
+    error = sqlite3.OperationalError()
+    error.sqlite_errorcode = sqlite3.SQLITE_IOERR_SHMSIZE
+    assert "Check whether the disk is full" in FILE.explain(error).explanation
