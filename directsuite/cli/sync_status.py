@@ -122,7 +122,7 @@ async def show_status(*, options: _SyncStatusOptions = _SyncStatusOptions()) -> 
     """
     path = options.status_file or (None if options.postgres else build_status_path(options.store))
     if options.max_age is not None:
-        return _show_age(path, options.max_age)
+        return _show_age(path, options.max_age, as_json=options.json)
     if options.quarantined:
         return await _show_quarantined(options)
     async with _open_store(options) as store:
@@ -185,18 +185,18 @@ def _message_to_dict(message: QuarantinedMessage) -> dict[str, Any]:
     return {**document, "next_try_at": None if retry_ms is None else _format_iso_time(retry_ms / 1000)}
 
 
-def _show_age(path: Path | None, max_age: float) -> int:
+def _show_age(path: Path | None, max_age: float, *, as_json: bool) -> int:
     if path is None:
         raise UsageError(
             "--max-age needs the report of one worker. Give --status-file FILE, as in that worker's command."
         )
     status = read_status(path)
-    if status is None or status.ended:
-        show_line("No worker is running.")
-        return ExitStatus.FAILED
-    age = status.age(time.time())
-    show_line(f"The worker reported {age:.0f} s ago.")
-    return ExitStatus.FAILED if age > max_age else ExitStatus.DONE
+    age = None if status is None or status.ended else status.age(time.time())
+    if as_json:
+        show_json({"age": age})
+    else:
+        show_line("No worker is running." if age is None else f"The worker reported {age:.0f} s ago.")
+    return ExitStatus.FAILED if age is None or age > max_age else ExitStatus.DONE
 
 
 @contextlib.asynccontextmanager

@@ -159,6 +159,13 @@ async def test_whether_the_worker_lives_has_nothing_to_do_with_its_mailboxes(
     result = await cli.run("status", "--max-age", "120")
     assert result.status == status
     assert result.out == f"The worker reported {age:.0f} s ago.\n"
+    result = await cli.run("status", "--max-age", "120", "--json")
+    assert (result.status, result.document) == (status, {"age": age})
+
+
+async def test_age_without_a_worker_is_null(cli: SyncRunner) -> None:
+    result = await cli.run("status", "--max-age", "120", "--json")
+    assert (result.status, result.document) == (1, {"age": None})
 
 
 async def test_one_of_a_fleet_is_known_by_its_report(cli: SyncRunner) -> None:
