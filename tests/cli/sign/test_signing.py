@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import attrs
 import pytest
@@ -12,6 +14,7 @@ from PIL import Image
 
 import directsuite as ds
 from directsuite.cli.sign_sources import Admission, Candidate, CandidateVerdict
+from directsuite.durable import sqlite
 from directsuite.jobs.signing import DocumentState, SigningEntry, SigningJournal
 from tests.cli.sign.conftest import PATIENT, WITNESS, SignRunner
 from tests.integration.documents import make_consent_form
@@ -314,3 +317,22 @@ async def test_special_file_is_reported_and_not_opened(cli: SignRunner) -> None:
     told = await cli.run("in/a.pdf", "in/pipe.pdf", *SIGNED)
     assert told.status == 1
     assert told.err == "directsuite: Source 2 is not a file. It is not signed.\n"
+
+
+async def test_more_failed_files_than_sqlite_has_variables_are_reported(cli: SignRunner) -> None:
+    names = [f"{number:03d}.pdf" for number in range(120)]
+    cli.write_pdfs(*(f"in/{name}" for name in names), content=b"%PDF-1.7\n%%EOF")
+    async with SigningJournal(cli.folder / "out.signing.db") as journal:
+        for entry in await journal.lease.entries(names):
+            await journal.lease.put(attrs.evolve(entry, state=DocumentState.FAILED, reason="it is too old"))
+    connect = sqlite._connect
+
+    def connect_with_few_variables(path: Path | None, timeout: float = 5.0) -> sqlite3.Connection:
+        connection = connect(path, timeout)
+        connection.setlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER, 110)  # a batch of the command has 100
+        return connection
+
+    cli.monkeypatch.setattr(sqlite, "_connect", connect_with_few_variables)
+    told = await cli.run("in", *SIGNED, "--json")
+    assert told.status == 1
+    assert [each["name"] for each in told.document["failed"]] == names
