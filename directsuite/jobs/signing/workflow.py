@@ -56,8 +56,8 @@ from directsuite.signing.models import DocumentSignature, Signature
 UNKNOWN_IDENTIFIER_ERRORS = (NotFoundError, BadRequestError)
 """The specification does not say which one means an unknown identifier."""
 
-_MAX_STORED_SECONDS = 3.5 * 3600
-"""The service deletes stored documents after 4 hours."""
+_MAX_AGE_TO_SIGN_SECONDS = 3.5 * 3600
+"""An older stored document is saved again before it is signed, because the service deletes it after 4 hours."""
 
 _BACKOFF = Backoff(1.0, 60.0)
 _MAX_OWN_FAILURES = 8  # of one document while others are signed
@@ -254,7 +254,7 @@ def next_step(entry: SigningEntry, facts: RunContext, now: float) -> SigningStep
         is_stored = (
             entry.identifier is not None
             and entry.saved_at is not None
-            and 0 <= now - entry.saved_at <= _MAX_STORED_SECONDS
+            and 0 <= now - entry.saved_at <= _MAX_AGE_TO_SIGN_SECONDS
         )
         return SigningStep.SIGN if is_stored else SigningStep.EXPIRE
     if facts.output is None:
