@@ -280,8 +280,12 @@ class _Delivery:
         for path, maildir in self._maildirs.items():
             maildir.sync()
             self._cache[path] = maildir
-        while len(self._cache) > 1 and sum(len(each.known_keys) for each in [*self._cache.values()]) > _MAX_CACHED_KEYS:
-            self._cache.pop(next(iter(list(self._cache))), None)
+        cached = list(self._cache.items())  # other deliveries change the cache at the same time
+        excess = sum(len(maildir.known_keys) for _, maildir in cached) - _MAX_CACHED_KEYS
+        for path, maildir in cached[:-1]:
+            if excess > 0:
+                self._cache.pop(path, None)
+                excess -= len(maildir.known_keys)
         sync_folder(self._root)
 
     def _apply(self, change: Change) -> None:
