@@ -21,6 +21,7 @@ import pybase64
 from directsuite.core.call import Confirmation, Options
 from directsuite.core.credentials import AccessToken, TokenSource
 from directsuite.core.operation import Auth, Code, FaultFormat, MediaType, Operation, Semantics, Service, ServiceFault
+from directsuite.core.outcome import make_decode_error
 from directsuite.core.session import ResponseStream
 from directsuite.core.transport import Transport
 from directsuite.core.upload import RequestBody
@@ -172,8 +173,9 @@ class GrantSource:
     def _explain_invalid_grant(self) -> str:
         return CODES[INVALID_GRANT][1]
 
-    def _store_refresh_token(self, token: Secret) -> None:
-        """Use a refresh token that a response contains."""
+    def _store_refresh_token(self, token: Secret) -> bool:
+        """Use a refresh token that a response contains. Return True if it replaces another one."""
+        return False
 
     async def _receive(self, incoming: ResponseStream, _alive: Callable[[], None]) -> AccessToken:
         """Return the token of a response.
@@ -200,10 +202,8 @@ class GrantSource:
             cls, text = CODES.get(code, (ServiceError, "the token endpoint responded with an unknown error"))
             known = code if code in CODES else None
             return cls(text, status=status, code=known, outcome=Outcome.FAILED, **ERROR_CONTEXT)
-        if "access_token" not in body:
-            raise MismatchError("present", "$.access_token")
-        if body.get("refresh_token"):  # stored first, because the previous one may be invalid now
-            self._store_refresh_token(_read_secret(body, "refresh_token"))
+        # Stored first, because the previous one may be invalid now.
+        is_rotated = bool(body.get("refresh_token")) and self._store_refresh_token(_read_secret(body, "refresh_token"))
         kind = body.get("token_type", "Bearer")  # required, but some servers omit it for Bearer
         accepted = ("bearer", (self._grant.token_type or "bearer").lower())
         if not (isinstance(kind, str) and kind.lower() in accepted):
@@ -214,7 +214,14 @@ class GrantSource:
             unfit = ResponseDecodeError(text, path="$.token_type", **ERROR_CONTEXT)
             unfit.outcome = Outcome.FAILED  # a retry would get the same response
             return unfit
-        return AccessToken(_read_secret(body, "access_token"), _read_lifetime(body.get("expires_in")))
+        try:
+            return AccessToken(_read_secret(body, "access_token"), _read_lifetime(body.get("expires_in")))
+        except MismatchError as mismatch:
+            if not is_rotated:
+                raise
+            unfit = make_decode_error(TOKEN, mismatch)
+            unfit.outcome = Outcome.FAILED  # a retry would send the previous refresh token
+            return unfit
 
 
 class ClientCredentialsSource(GrantSource):
@@ -329,8 +336,8 @@ class ConsentSource(GrantSource):
             return _CODE_REJECTED
         return _REFRESH_MAY_BE_REPLACED if self._may_be_used else _REFRESH_REJECTED
 
-    def _store_refresh_token(self, token: Secret) -> None:
-        self._rotation.store(token)
+    def _store_refresh_token(self, token: Secret) -> bool:
+        return self._rotation.store(token)
 
 
 class Rotation:
@@ -341,10 +348,12 @@ class Rotation:
         self._on_rotated = on_rotated
         self._unsaved = False
 
-    def store(self, token: Secret) -> None:
-        """Use this token from now on. `save` will save it."""
-        if token != self.token:
-            self.token, self._unsaved = token, self._on_rotated is not None
+    def store(self, token: Secret) -> bool:
+        """Use this token from now on. `save` will save it. Return False if it is the current one."""
+        if token == self.token:
+            return False
+        self.token, self._unsaved = token, self._on_rotated is not None
+        return True
 
     async def save(self) -> None:
         """Call `on_rotated` if the token is unsaved. Raises TransportError if it fails.
@@ -435,6 +444,8 @@ def make_form(grant: Grant, grant_type: str, **parameters: str | Secret | None) 
 
 
 def _read_secret(body: dict[str, Any], name: str) -> Secret:
+    if name not in body:
+        raise MismatchError("present", f"$.{name}")
     text = body[name]
     if type(text) is not str or not text:  # a text with broken characters has another type
         raise MismatchError("a string", f"$.{name}")

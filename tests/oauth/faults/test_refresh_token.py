@@ -179,11 +179,22 @@ async def test_refresh_token_is_kept_if_the_access_token_is_unusable(
     assert [form["refresh_token"] for form in service.forms] == [FIRST_REFRESH_TOKEN, second]
 
 
-async def test_refresh_token_is_saved_if_a_retry_with_the_one_before_is_rejected(
-    service: TokenService, saved: RotationRecorder
+@pytest.mark.parametrize("members", [{}, {"access_token": 7}], ids=str)
+async def test_replaced_refresh_token_is_not_sent_again_if_the_access_token_is_unreadable(
+    service: TokenService, saved: RotationRecorder, members: dict[str, object]
 ) -> None:
     service.refresh_token = second = "sentinel-of-a-refresh-token-7"
-    service.script = [responses.respond({"access_token": 7, "refresh_token": second})]
+    service.script = [responses.respond({"refresh_token": second} | members)]
     async with service.open(service.make_refresh_token(saved)) as suite:
-        await expect_error(ds.AuthenticationError, fetch(suite))
-    assert saved.tokens == [second]
+        error = await expect_error(ds.ResponseDecodeError, fetch(suite))
+        assert (error.path, saved.tokens) == ("$.access_token", [second])
+        await asyncio.sleep(100)
+        await fetch(suite)
+    assert [form["refresh_token"] for form in service.forms] == [FIRST_REFRESH_TOKEN, second]
+
+
+async def test_unreadable_access_token_is_requested_again_if_the_refresh_token_stays(service: TokenService) -> None:
+    service.script = [responses.respond({"access_token": 7, "refresh_token": FIRST_REFRESH_TOKEN})]
+    async with service.open(service.make_refresh_token()) as suite:
+        await fetch(suite)
+    assert [form["refresh_token"] for form in service.forms] == [FIRST_REFRESH_TOKEN] * 2
