@@ -10,10 +10,11 @@ service, and acts for the user name.
 from __future__ import annotations
 
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import parse_qsl, unquote_plus
 
-from aiohttp import BasicAuth, web
+import pybase64
+from aiohttp import web
 from yarl import URL
 
 from directsuite.sandbox.credentials import (
@@ -190,10 +191,10 @@ def _parse_client_credentials(request: web.Request, form: Mapping[str, str]) -> 
     if not header.lower().startswith("basic "):
         return form.get("client_id", ""), form.get("client_secret", "")
     try:
-        login = cast("tuple[str, str, str]", BasicAuth.decode(header, "utf-8"))
+        client_id, secret = pybase64.b64decode(header[len("basic ") :], validate=True).decode().split(":", 1)
     except ValueError:
         raise _OAuthError("invalid_client", "the Basic credentials cannot be read", HTTPStatus.UNAUTHORIZED) from None
-    return unquote_plus(login[0]), unquote_plus(login[1])
+    return unquote_plus(client_id), unquote_plus(secret)
 
 
 async def _read_form(request: web.Request) -> dict[str, str]:
