@@ -115,7 +115,7 @@ _BASE64_RATIO = 4 / 3
 _MAX_TEXT_BYTES = 2**26
 _NAMED_ADDRESS_PATTERN = re.compile(r'(?:"[^"]*+"\s*+|[^"<>]*+)<(?P<address>[^<>]*+)>')
 _NAME_BEFORE_ADDRESS_PATTERN = re.compile(r"[^\s,]\s*<")
-_COMMA_OR_QUOTED_TEXT = re.compile(r',|"[^"]*+"?')
+_COMMA_OR_QUOTED_TEXT = re.compile(r',|"[^"]*+"')
 _CONTROL_CHARACTER = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029]")
 
 
@@ -306,11 +306,14 @@ def parse_addresses(option: str, values: Sequence[str]) -> list[str]:
     """
     addresses = list[str]()
     for number, value in enumerate(values, start=1):
-        validate_text(value, f"{option} number {number}")
+        source = f"{option} number {number}"
+        validate_text(value, source)
+        if value.count('"') % 2:
+            raise UsageError(f"{with_value(source, value)} contains a quotation mark that is not closed. Close it.")
         for part in _split_at_commas(value):
             named = _NAMED_ADDRESS_PATTERN.fullmatch(part.strip())
             address = named["address"] if named else part.strip()
-            credentials.validate_address(address, f"{option} number {number}")
+            credentials.validate_address(address, source)
             addresses.append(address)
     return addresses
 
