@@ -55,6 +55,8 @@ _DIGEST_ALGORITHM = "sha256"
 _TOLERANCE = 0.5  # points beyond the page, because clients round
 _TIME_FORMAT = "%Y-%m-%d %H:%M:%S %Z"
 _PICTURE_FORMATS = ("PNG", "JPEG", "GIF", "BMP")
+_MAX_PICTURE_PIXELS = 25_000_000
+"""More than a camera's picture of 24 megapixels. Drawing a picture takes about 20 bytes per pixel."""
 _GAP = 2.0  # points around the picture, and between picture and text
 
 
@@ -191,12 +193,16 @@ async def _embed(file: BinaryIO, pdf_signer: PdfSigner, at: datetime) -> None:
 def _read_picture(picture: bytes) -> Image.Image:
     try:
         opened = Image.open(io.BytesIO(picture), formats=_PICTURE_FORMATS)
+        if opened.width * opened.height > _MAX_PICTURE_PIXELS:
+            raise Image.DecompressionBombError
         opened.load()  # so that errors of the picture itself are raised
         with suppress(Exception):  # Pillow may raise any exception for damaged EXIF data
             return ImageOps.exif_transpose(opened).convert("RGBA")
         return opened.convert("RGBA")
     except (Image.DecompressionBombError, Image.DecompressionBombWarning):
-        raise InvalidParameterError("graphicalSignature has too many pixels") from None
+        raise InvalidParameterError(
+            f"graphicalSignature has more than {_MAX_PICTURE_PIXELS // 1_000_000} million pixels"
+        ) from None
     except MemoryError:
         raise
     except Exception:  # noqa: BLE001  Pillow may raise any exception for a damaged file
