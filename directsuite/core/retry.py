@@ -1,9 +1,10 @@
 """Retries of a failed attempt: `RetryPolicy`, which applies strategies of tenacity within the call's deadline.
 
 By default, a call makes at most four attempts. After status 429 the wait starts at about 1 s and doubles each time, up
-to 60 s. After 503 it is random, 30 to 60 s, if the deadline allows this. After other failures it is random, with a
-limit that doubles up to 10 s. If the response has a `Retry-After`, the wait is the time that it requests, at most an
-hour. If no token was received from its source, the wait is the rest of the back-off of token requests.
+to 60 s. After 503 it is random, 30 to 60 s, and ends 5 s or more before the deadline, if 35 s are left. After other
+failures it is random, with a limit that doubles up to 10 s. If the response has a `Retry-After`, the wait is the time
+that it requests, at most an hour. If no token was received from its source, the wait is the rest of the back-off of
+token requests.
 
 `Backoff` computes other waits, such as those between token requests and rounds of polling.
 """
@@ -37,6 +38,8 @@ else:
 
 MIN_UNAVAILABLE_WAIT, MAX_UNAVAILABLE_WAIT = 30.0, 60.0
 """The wait after a 503 without Retry-After, in seconds, as providers of such services ask for."""
+_MIN_ATTEMPT_SECONDS = 5.0
+"""Time before the deadline that is left for an attempt after such a wait."""
 MAX_RETRY_AFTER = 3600.0
 """Maximum wait for a Retry-After, in seconds. A longer one may be a mistake, and is reduced to this."""
 
@@ -78,13 +81,15 @@ class DefaultWait(wait_base):
     def __call__(self, retry_state: RetryCallState) -> float:
         """Return the seconds to wait before the next attempt."""
         error = _get_error(retry_state)
-        rate_limited, unavailable, otherwise = _make_strategies()
+        rate_limited, otherwise = _make_strategies()
         if isinstance(error, RateLimitedError):
             return rate_limited(retry_state)
         if isinstance(error, ServerError) and error.status == 503:
-            seconds = unavailable(retry_state)
-            if seconds < getattr(retry_state, _TIME_LEFT, math.inf):
-                return seconds
+            from tenacity import wait_random
+
+            max_wait = min(MAX_UNAVAILABLE_WAIT, getattr(retry_state, _TIME_LEFT, math.inf) - _MIN_ATTEMPT_SECONDS)
+            if max_wait >= MIN_UNAVAILABLE_WAIT:
+                return wait_random(MIN_UNAVAILABLE_WAIT, max_wait)(retry_state)
         return otherwise(retry_state)
 
 
@@ -97,11 +102,10 @@ Stop: TypeAlias = Callable[["RetryCallState"], bool] | Callable[["RetryCallState
 
 @functools.cache
 def _make_strategies() -> tuple[Callable[[RetryCallState], float], ...]:
-    from tenacity import wait_exponential_jitter, wait_random, wait_random_exponential
+    from tenacity import wait_exponential_jitter, wait_random_exponential
 
     return (
         wait_exponential_jitter(exp_base=2.0, max=60.0, jitter=0.5),  # from 1 s
-        wait_random(MIN_UNAVAILABLE_WAIT, MAX_UNAVAILABLE_WAIT),
         wait_random_exponential(multiplier=0.5, max=10.0),
     )
 

@@ -396,15 +396,28 @@ def test_strategy_is_one_of_tenacity_s_or_a_function_of_the_state(wait: Any, sto
 
 
 @pytest.mark.parametrize("wait", [ds.DefaultWait(), wait_combine(ds.DefaultWait(), wait_none())])
-async def test_503_is_tried_again_soon_if_less_than_half_a_minute_is_left(
+async def test_503_is_tried_again_soon_if_there_is_no_time_for_the_wait(
     server: ScriptedServer, wait: ds.DefaultWait
 ) -> None:
     server.enqueue(UNAVAILABLE, UNAVAILABLE)
     clock = LoopClock()
-    async with open_suite(server, clock=clock, retry=ds.RetryPolicy(wait=wait), timeout=29) as suite:
+    async with open_suite(server, clock=clock, retry=ds.RetryPolicy(wait=wait), timeout=34) as suite:
         assert await suite.mailbox(ALICE, PASSWORD).get_message_count() == 7
     assert len(clock.sleeps) == 2
     assert max(clock.sleeps) <= 10
+
+
+@pytest.mark.parametrize("fraction", [0.0, 0.5, 0.999])
+async def test_wait_after_a_503_leaves_time_for_an_attempt(
+    server: ScriptedServer, monkeypatch: pytest.MonkeyPatch, fraction: float
+) -> None:
+    monkeypatch.setattr("random.random", lambda: fraction)
+    server.enqueue(UNAVAILABLE)
+    clock = LoopClock()
+    async with open_suite(server, clock=clock, retry=ds.RetryPolicy(), timeout=40) as suite:
+        assert await suite.mailbox(ALICE, PASSWORD).get_message_count() == 7
+    [wait] = clock.sleeps
+    assert 30 <= wait <= 35
 
 
 @pytest.mark.parametrize(("attempts", "retry_after"), [(4, 30.0), (1, None)])
