@@ -1,19 +1,21 @@
 """The specification's types (section 2) and the public shapes beside them, written down by hand: fields as on the wire.
 
 A line is a type as the package names it, then its fields, each `name kind`. Kinds are the specification's own: String,
-int, long, float, boolean, Date, byte[], another type of this table, or a list of either.
+int, long, float, boolean, Date, byte[], another type of this table, or a list of either. A repr shows exactly the
+fields with a `*`: numbers, states, transport dates and ids without a name. Of a contentType it shows the media type.
 """
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
-_API = "success boolean; code int; message String; "
-_RESELLER = "code String; success boolean; errorMessage String; "
+_API = "success boolean*; code int*; message String; "
+_RESELLER = "code String*; success boolean*; errorMessage String; "
 _MESSAGE = "sender String; subject String; body String; htmlBody boolean; recipients Recipient[]; "
-_DOCUMENT = "documentType String; createdTime Date; identifier String; documentDigest String; description String; "
+_DOCUMENT = "documentType String*; createdTime Date*; identifier String*; documentDigest String; description String; "
 _SIGNATURE = (
-    "name String; widget Widget; reason String; gsName String; timezone String; GMTOffset int; "
+    "name String; widget Widget*; reason String; gsName String; timezone String; GMTOffset int*; "
     "graphicalSignature byte[]"
 )
 _INDIVIDUAL = "id long; firstName String; lastName String; ssn4 String; dob String; "
@@ -22,11 +24,11 @@ _USER = (
     "sameAsOrganizationAddress boolean; address String; city String; state String; country String; zipcode String; "
 )
 _DIRECT_USER = _USER + (
-    "username String; userType DirectUserType; endpoint String; endpointDirectory String; endpointUsername String; "
+    "username String; userType DirectUserType*; endpoint String; endpointDirectory String; endpointUsername String; "
     "endpointPassword String; "
 )
 _LOG = (
-    "from String; to String; messageId String; messageSize long; status String; ts Date; xdrId String; "
+    "from String; to String; messageId String; messageSize long; status String*; ts Date*; xdrId String; "
     "uniqueId String; sourceId String; patientId String; "
 )
 
@@ -35,25 +37,25 @@ TYPES: dict[str, str] = {
     "StoredDocument": _DOCUMENT,
     "DocumentInfo": _DOCUMENT
     + "signatures DocumentSignature[]; formFields FormField[]; pages Page[]; metaData MetaDataObject",
-    "DocumentUpdate": "documentDigest String; description String; identifier String",
+    "DocumentUpdate": "documentDigest String; description String; identifier String*",
     "Signature": _SIGNATURE,
     "MultiSignRequest": "Signatures Signature[]",
-    "Widget": "x float; y float; width float; height float; page int",
+    "Widget": "x float*; y float*; width float*; height float*; page int*",
     "DocumentSignature": (
-        "name String; width float; height float; left float; top float; pageIndex int; isSigned boolean; "
-        "signerName String; signatureTime String; reason String; isValid boolean"
+        "name String; width float; height float; left float; top float; pageIndex int*; isSigned boolean*; "
+        "signerName String; signatureTime String; reason String; isValid boolean*"
     ),
     "FormField": (
-        "name String; value String; left float; top float; width float; height float; pageIndex int; tabIndex int"
+        "name String; value String; left float; top float; width float; height float; pageIndex int*; tabIndex int*"
     ),
-    "Page": "index int; width float; height float; rotate int",
+    "Page": "index int*; width float*; height float*; rotate int*",
     # B
-    "FaxMessageInformation": ("Username String; MessageHandle String; MessageDetail FaxMessage[]; description String"),
+    "FaxMessageInformation": ("Username String; MessageHandle String; MessageDetail FaxMessage[]*; description String"),
     "FaxMessage": (
-        "fax_number String; status String; updated_ts Date; recipients FaxRecipient[]; description String; "
+        "fax_number String; status String*; updated_ts Date*; recipients FaxRecipient[]; description String; "
         "MessageHandle String"
     ),
-    "FaxRecipient": "Address String; Name String; PageCount int; description String",
+    "FaxRecipient": "Address String; Name String; PageCount int*; description String",
     # C
     "Authentication": "username String; password String",
     "AuthenticationWithTuser": "username String; password String; directAddr String",
@@ -67,8 +69,8 @@ TYPES: dict[str, str] = {
     "RawMessagesRequest": "auth Authentication; messages RawMessage[]",
     "Message": _MESSAGE + "attachmentList Attachment[]",
     "MessageWithHeader": _MESSAGE + "attachmentList Attachment[]; headers MessageHeader[]",
-    "Recipient": "email String; type RecipientType",
-    "Attachment": "content byte[]; contentType String; filename String",
+    "Recipient": "email String; type RecipientType*",
+    "Attachment": "content byte[]; contentType String*; filename String",
     "MessageHeader": "name String; value String",
     "FHIRResource": "resourceType String; queryParameters FHIRQueryParameter[]",
     "FHIRQueryParameter": "name String; value String",
@@ -76,17 +78,17 @@ TYPES: dict[str, str] = {
     "SendMessageResponse": _API + "smtpId String",
     "DirectMessageStatusReportResponse": _API + "hasCvData boolean; csvData byte[]; messageLogs DirectMessageLog[]",
     "GetFoldersResponse": _API + "folders String[]",
-    "GetCountResponse": _API + "count int",
+    "GetCountResponse": _API + "count int*",
     "GetMessageResponse": _API + "messages MessageDetail[]",
     "GetUIDResponse": _API + "uids long[]",
     "GetRawMessageResponse": _API + "messages RawMessage[]",
     "DirectMessageLog": _LOG + "statusDetails String",
     "MessageDetail": _MESSAGE
     + (
-        "attachments Attachment[]; uid long; msgnum int; msgID String; folder String; expunged boolean; size int; "
-        "sentDate Date; receivedDate Date; replyTo String; headers MessageHeader[]"
+        "attachments Attachment[]; uid long*; msgnum int; msgID String; folder String; expunged boolean; size int*; "
+        "sentDate Date; receivedDate Date*; replyTo String; headers MessageHeader[]"
     ),
-    "RawMessage": "uid long; msgID String; folder String; data byte[]",
+    "RawMessage": "uid long*; msgID String; folder String; data byte[]",
     "GetMessageStatusReportResponse": _API + "hasCvData boolean; csvData byte[]; messageLogs MessageStatusLog[]",
     "MessageStatusLog": _LOG,
     # D
@@ -102,14 +104,14 @@ TYPES: dict[str, str] = {
     "BaseUser": _USER,
     "AdminUser": _USER,
     "DirectUser": _DIRECT_USER,
-    "DirectUserDetail": _DIRECT_USER + "UserStateType UserStateType",
-    "PaymentConfirmation": "orderId int; amount float; orderTime Date; products Product[]; detail String",
+    "DirectUserDetail": _DIRECT_USER + "UserStateType UserStateType*",
+    "PaymentConfirmation": "orderId int*; amount float; orderTime Date*; products Product[]; detail String",
     "Product": (
         "name String; description String; quantity int; offerPrice float; salePrice float; amount float; "
         "startDate String; expireDate String"
     ),
     "GetAuditFileResponse": _RESELLER + "archivedAuditedMessages ArchivedAuditFile",
-    "ArchivedAuditFile": "content byte[]; name String; size long; isCompressed boolean",
+    "ArchivedAuditFile": "content byte[]; name String; size long*; isCompressed boolean*",
     "ResellerDomainsResponse": _RESELLER + "domains String[]",
     "ResellerCreditCardsResponse": _RESELLER + "cards CreditCard[]",
     "CreditCard": "",
@@ -132,7 +134,11 @@ _VALUES: dict[str, object] = {
 
 def list_fields(name: str) -> dict[str, str]:
     entries = [entry.split() for entry in TYPES[name].split(";") if entry.strip()]
-    return {field: kind for field, kind in entries}  # noqa: C416  pairs of exactly two
+    return {field: kind.removesuffix("*") for field, kind in entries}
+
+
+def list_shown(name: str) -> list[str]:
+    return re.findall(r"(\w+) [^ ;]+\*", TYPES[name])
 
 
 def make_document(name: str) -> dict[str, Any]:

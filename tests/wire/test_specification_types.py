@@ -13,7 +13,7 @@ import directsuite as ds
 from directsuite import types
 from directsuite.wire.codec import Codec
 from tests.wire.model_classes import MODEL_CLASSES
-from tests.wire.specification_types import TYPES, list_fields, make_document
+from tests.wire.specification_types import TYPES, list_fields, list_shown, make_document
 
 CODEC = Codec()
 
@@ -43,6 +43,12 @@ def test_fields_are_the_wire_names_in_snake_case_and_no_others(name: str) -> Non
     local = {"source"} if name == "Attachment" else set[str]()
     fields = {field.name for field in attrs.fields(_class(name))} - {"extra"} - local
     assert fields == {_attribute(field) for field in list_fields(name)}
+
+
+@every_type
+def test_a_repr_shows_only_the_marked_fields(name: str) -> None:
+    shown = {"content_type" if field == "media_type" else field for field in _class(name)._shown}
+    assert shown == {_attribute(field) for field in list_shown(name)}
 
 
 def test_no_model_is_missing_from_the_table() -> None:
