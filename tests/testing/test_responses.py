@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import string
 from typing import Any, cast
 
 import pytest
@@ -19,8 +18,12 @@ from directsuite.testing.responses import (
     _get_codec,
     _get_operations,
     describe_request,
+    find_parameters,
     find_required_fields,
 )
+from tests.core.responses import encode_body
+from tests.operations import OPERATIONS
+from tests.operations.case import OperationCase
 
 
 def test_response_has_the_request_and_the_fields() -> None:
@@ -226,17 +229,13 @@ def test_code_of_success_or_beside_a_flag_or_status_is_accepted(operation: str, 
     assert response(operation, **values).json["success"] is ("status" not in values)
 
 
-EXAMPLES: dict[str, object] = {"identifier": "d", "pdf": b"%PDF-1.7", "smtp_id": "<1>", "count": 1, "session_id": "s"}
-
-
-@pytest.mark.parametrize("name", _get_operations())
-def test_each_operation_accepts_its_response(name: str) -> None:
-    operation = _get_operations()[name]
-    values: dict[str, Any] = {
-        parameter: "1" for _, parameter, _, _ in string.Formatter().parse(operation.path) if parameter
-    }
-    values |= {field: EXAMPLES.get(field, []) for field in find_required_fields(operation)}
-    assert not isinstance(read(name, response(name, **values)), Exception)
+@pytest.mark.parametrize("case", OPERATIONS.values(), ids=str)
+def test_each_operation_accepts_its_response(case: OperationCase) -> None:
+    operation = _get_operations()[case.name]
+    good: Any = read(case.name, ServiceResponse("", "", 200, encode_body(case.response)))
+    fields = {name: good if name == "pdf" else getattr(good, name) for name in find_required_fields(operation)}
+    values: dict[str, Any] = dict.fromkeys(find_parameters(operation), "1") | fields
+    assert not isinstance(read(case.name, response(case.name, **values)), Exception)
 
 
 def test_report_may_be_csv_instead_of_logs() -> None:
