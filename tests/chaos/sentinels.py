@@ -33,7 +33,6 @@ SECRETS = (
 
 ALICE = "planted-alice@direct.example.test"
 BOB = "planted-bob@direct.example.test"
-DOMAIN = "direct.planted.test"
 SUBJECT, BODY, NAME, SURNAME = "planted subject", "planted body", "Plantedada", "Plantedsson"
 SSN4, BIRTH, STREET, USERNAME = "Q#7Z", "1907-03-19", "7 Planted Street", "planted-username"
 FOLDER, OTHER_FOLDER = "INBOX.planted-folder", "INBOX.planted-other"
@@ -43,11 +42,10 @@ PDF = b"%PDF-1.7 planted page"
 NUMBER, HANDLE, SMTP_ID, HEADER = "+19995550137", "planted-handle", "<planted-id@direct.example.test>", "planted header"
 UID = 918_273_645_546
 PATIENT_DATA = (
-    *(ALICE, BOB, DOMAIN, SUBJECT, BODY, NAME, SURNAME, SSN4, BIRTH, STREET, USERNAME, FOLDER, OTHER_FOLDER),
+    *(ALICE, BOB, SUBJECT, BODY, NAME, SURNAME, SSN4, BIRTH, STREET, USERNAME, FOLDER, OTHER_FOLDER),
     *(FILE_NAME, ATTACHED.decode(), "planted raw", "planted text", DOCUMENT, REASON, SIGNER, PICTURE.decode()),
     *("planted page", NUMBER, HANDLE, SMTP_ID, HEADER, str(UID), "planted-reseller", "planted-tuser"),
 )
-ALL_SENTINELS = (*SECRETS, *PATIENT_DATA)
 
 
 def encode_variants(texts: Iterable[str]) -> frozenset[str]:
@@ -96,7 +94,6 @@ ARGUMENTS: dict[str | type, object] = {
     "identifier": DOCUMENT,
     "signatures": [SIGNATURE],
     "fax_number": NUMBER,
-    "message_handle": HANDLE,
     "folder": FOLDER,
     "root": FOLDER,
     "folders": [FOLDER],
@@ -111,11 +108,17 @@ ARGUMENTS: dict[str | type, object] = {
     "smtp_id": SMTP_ID,
     "smtp_ids": [SMTP_ID],
     "messages": RAW_MESSAGES,
-    "direct_domain": DOMAIN,
     "direct_username": USERNAME,
     "passwords": [ds.UserPassword(USERNAME, PATIENT_PASSWORD)],
 }
-"""The planted value of each argument, by its class or by the name of the parameter."""
+"""The planted values of arguments, by their class or by the name of the parameter."""
+OTHER_TEXTS = {
+    name: f"planted-{name}"
+    for case in OPERATIONS.values()
+    for name, value in case.arguments.items()
+    if isinstance(value, str) and name not in ARGUMENTS
+}
+ALL_SENTINELS = (*SECRETS, *PATIENT_DATA, *OTHER_TEXTS.values())
 
 
 def get_mailbox(suite: ds.DirectSuite) -> ds.Mailbox:
@@ -129,7 +132,7 @@ def get_tuser(suite: ds.DirectSuite) -> ds.TUser:
 def _plant(case: OperationCase) -> SuiteCall:
     """Return the call of an operation with planted values; numbers and bools stay."""
     planted = {
-        name: ARGUMENTS[type(value) if type(value) in ARGUMENTS else name]
+        name: OTHER_TEXTS.get(name) or ARGUMENTS[type(value) if type(value) in ARGUMENTS else name]
         for name, value in case.arguments.items()
         if not isinstance(value, int)
     }
