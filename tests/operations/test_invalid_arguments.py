@@ -14,6 +14,9 @@ import directsuite as ds
 from directsuite.messaging.arguments import RESERVED_FOLDERS
 from tests.fake_services import ALICE, BOB, DOMAIN, FakeServices
 
+from . import OPERATIONS
+from .case import OperationCase
+
 AWARE, NAIVE = datetime(2026, 5, 1, tzinfo=UTC), datetime(2026, 5, 1)  # noqa: DTZ001  what is refused
 
 
@@ -56,6 +59,24 @@ ADDRESSED: dict[str, tuple[str, Call]] = {
     ),
 }
 
+INVALID_VALUES: dict[str, tuple[Any, ...]] = {
+    "begin": (NAIVE, "2026-05-01"),
+    "end": (NAIVE, "2026-05-01", AWARE + timedelta(hours=12)),  # 123 milliseconds before `begin` of the rows
+    "folders": (["INBOX.a", ""], None),
+    "identifier": (None, ds.DocumentUpdate(), ds.Widget(page=1)),
+    "message": (None, {}),
+    "messages": ([None], [ds.RawMessage(uid=1)], None),
+    "new_folder": (*RESERVED_FOLDERS, "Archive", "INBOX.", None),
+    "offset": (-1, "1"),
+    "passwords": ([], None),
+    "recipients": ([None], 5, [5], BOB),
+    "signature": (None, {}),
+    "signatures": ([None], None, [], ()),
+    "smtp_ids": (["<m@x>", ""], None),
+    "uids": (None, 5, [5.0], ["5"], [True], [-1], [1, -1], [2**63]),
+}
+"""Values of a parameter that each operation rejects. Invalid texts of the path are in `test_requests.py`."""
+
 MAILBOX: list[tuple[str, str, tuple[Any, ...]]] = [
     *(("send", "sender", (message(sender=sender),)) for sender in (BOB, "", 5)),
     *(("send", "subject", (message(subject=subject),)) for subject in ("a\nb", "a\rb", "a\0b", 5, b"a")),
@@ -75,25 +96,9 @@ MAILBOX: list[tuple[str, str, tuple[Any, ...]]] = [
     ),
     ("send", "attachment_list[0]", (message(attachment_list=[ds.Attachment.from_path("/nowhere/file.pdf")]),)),
     ("send", "attachment_list", (message(attachment_list=[None]),)),
-    ("send", "message", (None,)),
-    ("send_with_header", "message", ({},)),
     ("send_once", "message", (None,)),
-    *(("forward", "recipients", ("INBOX", [1], each)) for each in ([None], 5, [5], BOB)),
     ("forward", "uids", ("INBOX", [], [BOB])),
-    *(("get_messages_by_uids", "uids", ("INBOX", each)) for each in (None, 5, [5.0], ["5"], [True], [-1], [1, -1])),
-    ("delete_messages_by_uids", "uids", ("INBOX", [2**63])),
-    ("get_message_status", "smtp_id", ("",)),
-    ("get_message_statuses", "smtp_ids", (["<m@x>", ""],)),
-    ("get_message_count", "folder", ("",)),
-    ("get_uids", "folder", (".",)),
-    ("get_uids", "folder", ("..",)),
     ("get_messages_by_uids", "folder", ("", [])),
-    ("copy_messages_by_uids", "dest_folder", ("INBOX", "", [1])),
-    ("set_folders_subscribed", "folders", (["INBOX.a", ""], True)),
-    ("set_folders_subscribed", "folders", (None, True)),
-    ("get_messages_by_sender", "sender", ("INBOX", "")),
-    ("get_messages_by_subject", "subject", ("INBOX", "")),
-    *(("save_raw_messages", "messages", ("INBOX", [each])) for each in (None, ds.RawMessage(uid=1))),
     *(
         ("create_folder", "folder", (folder,))
         for folder in (
@@ -102,23 +107,7 @@ MAILBOX: list[tuple[str, str, tuple[Any, ...]]] = [
         )
     ),
     *(("move_folder", "folder", (folder, "INBOX.new")) for folder in (*RESERVED_FOLDERS, "Inbox.Spam")),
-    *(("move_folder", "new_folder", ("INBOX.a", folder)) for folder in (*RESERVED_FOLDERS, "Archive", "INBOX.", None)),
     *(("delete_folder", "folder", (folder,)) for folder in (*RESERVED_FOLDERS, "inbox", None)),
-    *(
-        (search, parameter, ("INBOX", begin, end))
-        for search in (
-            "get_messages_by_received_date",
-            "get_messages_by_received_date_utc",
-            "search_messages_metadata_by_received_date",
-            "search_messages_metadata_by_received_date_utc",
-        )
-        for parameter, begin, end in (
-            ("begin", NAIVE, AWARE),
-            ("begin", "2026-05-01", None),
-            ("end", None, NAIVE),
-            ("end", AWARE, AWARE - timedelta(seconds=1)),
-        )
-    ),
 ]
 """The method, the parameter that the error names, and the arguments."""
 
@@ -133,22 +122,12 @@ SEND_ONCE: list[tuple[str, dict[str, Any]]] = [
 OTHERS: list[tuple[str, str, tuple[Any, ...]]] = [
     ("tuser.send", "sender", (message(sender="front-desk"),)),
     ("tuser.send_with_header", "sender", (with_headers(sender=BOB),)),
-    ("tuser.get_message_status", "smtp_id", ("",)),
     *(
         ("signing.save", "pdf", (pdf,))
         for pdf in (b"PK\x03\x04", b"", Path(__file__), "/nowhere/consent.pdf", "/", "%PDF-1.7\n")
     ),
-    *(
-        ("signing.get_doc", "identifier", (document,))
-        for document in ("", "..", None, ds.DocumentUpdate(), ds.Widget(page=1))
-    ),
-    ("signing.sign", "signature", ("d1", None)),
-    ("signing.sign", "signature", ("d1", {})),
-    *(("signing.multi_sign_and_pull", "signatures", ("d1", each)) for each in ([None], None, [], ())),
     ("signing.download", "destination", ("d1", "/nowhere/d1.pdf")),
     ("signing.download", "destination", ("d1", "/")),
-    *(("fax.get_multiple_message_info", "offset", ("15550100100", offset)) for offset in (-1, "1")),
-    ("fax.get_single_message_info", "message_handle", ("15550100100", "")),
     (
         "registration.get_patient_address_by_meta",
         "individual",
@@ -159,9 +138,6 @@ OTHERS: list[tuple[str, str, tuple[Any, ...]]] = [
         "individual",
         (DOMAIN, ds.IDProofedIndividualRESTful(direct_username="ada")),
     ),
-    ("registration.get_patient_address_by_username", "direct_domain", ("", "ada")),
-    ("registration.get_patient_address_by_username", "direct_username", (DOMAIN, "")),
-    ("registration.set_patients_passwords", "passwords", (DOMAIN, [])),
 ]
 
 LISTINGS: list[tuple[str, str, dict[str, Any]]] = [
@@ -199,6 +175,22 @@ async def test_invalid_address_is_rejected(
     parameter: str, call: Call, address: str, services: FakeServices, suite: ds.DirectSuite, box: ds.Mailbox
 ) -> None:
     await assert_rejected(lambda: call(suite, box, address), parameter, services)
+
+
+@pytest.mark.parametrize(
+    ("case", "parameter", "value"),
+    [
+        (case, parameter, value)
+        for case in OPERATIONS.values()
+        for parameter in case.arguments
+        for value in INVALID_VALUES.get(parameter, ())
+    ],
+    ids=str,
+)
+async def test_each_operation_rejects(
+    case: OperationCase, parameter: str, value: object, services: FakeServices, suite: ds.DirectSuite
+) -> None:
+    await assert_rejected(lambda: case.call(suite, {parameter: value}), parameter, services)
 
 
 @pytest.mark.parametrize(("method", "parameter", "arguments"), MAILBOX)
