@@ -166,29 +166,34 @@ async def test_rejected_message_is_unknown_unless_all_are_rejected(cli: CliRunne
     await cli.fail(4, "GetMessageStatus", "status", "<nobody@elsewhere.test>", smtp_id)
 
 
+Records = Sequence[ds.DirectMessageLog]
+DENIED = ds.PermissionDeniedError("it may not", operation="GetMessageStatus", status=403)
+
+
 def change_responses(
-    runner: CliRunner, change: Callable[[str, Sequence[ds.DirectMessageLog]], Sequence[ds.DirectMessageLog]]
-) -> None:
-    """Let the mailbox change the records of each response. change: gets the SMTP id, and may raise an error."""
-    request = ds.Mailbox.get_message_status
+    runner: CliRunner, change: Callable[[list[str], Records], Records | ds.DirectSuiteError]
+) -> list[str]:
+    """Let the mailbox change the records of each response. Return the SMTP ids of the requests so far.
+
+    change: gets these ids, the last being that of the current request. Returns the records, or the error to raise.
+    """
+    request, polls = ds.Mailbox.get_message_status, list[str]()
 
     async def get_message_status(box: ds.Mailbox, smtp_id: str, **named: Any) -> ds.DirectMessageStatusReportResponse:
-        records = (await request(box, smtp_id, **named)).records
-        return ds.DirectMessageStatusReportResponse(success=True, message_logs=list(change(smtp_id, records)))
+        polls.append(smtp_id)
+        result = change(polls, (await request(box, smtp_id, **named)).records)
+        if isinstance(result, ds.DirectSuiteError):
+            raise result
+        return ds.DirectMessageStatusReportResponse(success=True, message_logs=list(result))
 
     runner.monkeypatch.setattr(ds.Mailbox, "get_message_status", get_message_status)
+    return polls
 
 
 @pytest.mark.parametrize("more", [(), ("--watch",)], ids=["once", "watched"])
 async def test_other_messages_are_reported_if_one_is_denied(cli: CliRunner, more: tuple[str, ...]) -> None:
     smtp_id, denied = await sent(cli, BOB), await sent(cli, BOB)
-
-    def deny(requested: str, records: Sequence[ds.DirectMessageLog]) -> Sequence[ds.DirectMessageLog]:
-        if requested == denied:
-            raise ds.PermissionDeniedError("it may not", operation="GetMessageStatus", status=403)
-        return records
-
-    change_responses(cli, deny)
+    change_responses(cli, lambda polls, records: DENIED if polls[-1] == denied else records)
     result = await cli.run("status", smtp_id, denied, "--json", *more)
     assert (result.status, [each["to"] for each in result.document]) == (3, [BOB])
     assert "The statuses of 1 of these messages are missing or out of date" in result.err
@@ -225,12 +230,7 @@ async def test_record_of_another_message_is_not_shown(cli: CliRunner) -> None:
 async def test_denied_message_is_not_unknown(cli: CliRunner, more: tuple[str, ...], is_denied_first: bool) -> None:
     leap(cli)
     ids = [await sent(cli, BOB), "<nobody@elsewhere.test>"]
-
-    def reject(_: str, records: Sequence[ds.DirectMessageLog]) -> Sequence[ds.DirectMessageLog]:
-        error = ds.PermissionDeniedError if records else ds.NotFoundError
-        raise error("rejected", operation="GetMessageStatus", status=403 if records else 404)
-
-    change_responses(cli, reject)
+    change_responses(cli, lambda _, records: DENIED if records else ds.NotFoundError("rejected", status=404))
     result = await cli.run("status", *(ids if is_denied_first else reversed(ids)), *more)
     assert (result.status, result.out) == (3, "")
     assert "doesn't know 1 of these messages in this mailbox. Check the ids of those that are not shown" in result.err
@@ -240,15 +240,8 @@ async def test_denied_message_is_not_unknown(cli: CliRunner, more: tuple[str, ..
 @pytest.mark.parametrize(("more", "seconds"), [((), 0), (("<nobody@elsewhere.test>",), 900)], ids=["", "unknown"])
 async def test_denied_message_is_not_waited_for(cli: CliRunner, more: tuple[str, ...], seconds: int) -> None:
     leap(cli)
-    ids, polls = [await sent(cli, BOB), await sent(cli, "nomdn@elsewhere.test")], list[str]()
-
-    def deny(requested: str, records: Sequence[ds.DirectMessageLog]) -> Sequence[ds.DirectMessageLog]:
-        polls.append(requested)
-        if requested == ids[1] and polls.count(requested) > 1:
-            raise ds.PermissionDeniedError("it may not", operation="GetMessageStatus", status=403)
-        return records
-
-    change_responses(cli, deny)
+    ids = [await sent(cli, BOB), await sent(cli, "nomdn@elsewhere.test")]
+    change_responses(cli, lambda polls, records: DENIED if polls[-1] == ids[1] and polls.count(ids[1]) > 1 else records)
     began = cli.sandbox.clock.now()
     result = await cli.run("status", *ids, *more, "--watch")
     assert (result.status, "Waiting" in result.out) == (3, True)
@@ -260,15 +253,13 @@ async def test_each_error_of_the_last_poll_is_reported(
     cli: CliRunner, rejection: type[ds.ServiceError], status: int
 ) -> None:
     leap(cli)
-    ids, polls = [await sent(cli, BOB), await sent(cli, BOB)], list[str]()
+    ids = [await sent(cli, BOB), await sent(cli, BOB)]
 
-    def reject(requested: str, records: Sequence[ds.DirectMessageLog]) -> Sequence[ds.DirectMessageLog]:
-        polls.append(requested)
-        if requested == ids[1] and len(polls) > 1:
-            raise ds.PermissionDeniedError("it may not", operation="GetMessageStatus", status=403)
-        if polls.count(requested) > 1:
-            raise rejection("rejected", operation="GetMessageStatus", status=400)
-        return records
+    def reject(polls: list[str], records: Records) -> Records | ds.DirectSuiteError:
+        if polls[-1] == ids[1] and len(polls) > 1:
+            return DENIED
+        is_rejected = polls.count(polls[-1]) > 1
+        return rejection("rejected", operation="GetMessageStatus", status=400) if is_rejected else records
 
     change_responses(cli, reject)
     result = await cli.run("status", *ids, "--watch")
@@ -280,28 +271,19 @@ async def test_each_error_of_the_last_poll_is_reported(
 
 async def test_message_that_is_denied_only_at_first_is_reported_as_delivered(cli: CliRunner) -> None:
     leap(cli)
-    ids, denied = [await sent(cli, BOB, "slow+2m@elsewhere.test"), await sent(cli, BOB)], [1, 2]
-
-    def deny(requested: str, records: Sequence[ds.DirectMessageLog]) -> Sequence[ds.DirectMessageLog]:
-        if requested == ids[1] and denied:  # by the request for both messages, and by the one for this message
-            denied.pop()
-            raise ds.PermissionDeniedError("it may not", operation="GetMessageStatus", status=403)
-        return records
-
-    change_responses(cli, deny)
+    ids = [await sent(cli, BOB, "slow+2m@elsewhere.test"), await sent(cli, BOB)]
+    # by the request for both messages, and by the one for this message
+    change_responses(
+        cli, lambda polls, records: DENIED if polls[-1] == ids[1] and polls.count(ids[1]) <= 2 else records
+    )
     result = await cli.run("status", *ids, "--watch", "--json")
     assert (result.status, [each["status"] for each in result.document]) == (0, ["Delivered"] * 3)
     assert "missing" not in result.err
 
 
 async def test_message_that_the_service_does_not_know_yet_is_waited_for(cli: CliRunner) -> None:
-    smtp_id, polls = await sent(cli, BOB), list[str]()
-
-    def hide(requested: str, records: Sequence[ds.DirectMessageLog]) -> Sequence[ds.DirectMessageLog]:
-        polls.append(requested)
-        return records if polls[1:] else ()
-
-    change_responses(cli, hide)
+    smtp_id = await sent(cli, BOB)
+    change_responses(cli, lambda polls, records: records if polls[1:] else ())
     result = await cli.run("status", smtp_id, "--watch")
     assert (result.status, "Delivered" in result.out) == (0, True)
     assert "doesn't know 1 of these messages in this mailbox, which is normal shortly after sending" in result.err
@@ -323,12 +305,11 @@ async def test_message_rejected_at_first_is_followed_to_its_end(
     cli: CliRunner, failure: ds.DirectSuiteError | None
 ) -> None:
     leap(cli)
-    smtp_id, polls = await sent(cli, "slow+30m@elsewhere.test"), list[str]()
+    smtp_id = await sent(cli, "slow+30m@elsewhere.test")
 
-    def fail(requested: str, records: Sequence[ds.DirectMessageLog]) -> Sequence[ds.DirectMessageLog]:
-        polls.append(requested)
+    def fail(polls: list[str], records: Records) -> Records | ds.DirectSuiteError:
         if not polls[5:] and failure is not None and (polls[1:] or isinstance(failure, ds.NotFoundError)):
-            raise failure
+            return failure
         return records if polls[5:] else ()
 
     change_responses(cli, fail)
@@ -338,13 +319,8 @@ async def test_message_rejected_at_first_is_followed_to_its_end(
 
 async def test_late_recipient_is_followed_after_others_end(cli: CliRunner) -> None:
     leap(cli)
-    smtp_id, polls = await sent(cli, BOB, "bounce@elsewhere.test"), list[str]()
-
-    def hide(requested: str, records: Sequence[ds.DirectMessageLog]) -> Sequence[ds.DirectMessageLog]:
-        polls.append(requested)
-        return records if polls[1:] else records[:1]
-
-    change_responses(cli, hide)
+    smtp_id = await sent(cli, BOB, "bounce@elsewhere.test")
+    polls = change_responses(cli, lambda polls, records: records if polls[1:] else records[:1])
     result = await cli.run("status", smtp_id, "--watch")
     assert (result.status, "Remotely Failed" in result.out) == (1, True)
     assert len(polls) == 3  # the last because of the new recipient
@@ -352,14 +328,13 @@ async def test_late_recipient_is_followed_after_others_end(cli: CliRunner) -> No
 
 @pytest.mark.parametrize("is_first", [False, True])
 async def test_record_without_an_address_is_replaced(cli: CliRunner, *, is_first: bool) -> None:
-    smtp_id, polls = await sent(cli, BOB), list[str]()
+    smtp_id = await sent(cli, BOB)
 
-    def add_record(requested: str, records: Sequence[ds.DirectMessageLog]) -> Sequence[ds.DirectMessageLog]:
-        polls.append(requested)
+    def add_record(polls: list[str], records: Records) -> Records:
         nameless = attrs.evolve(records[0], to="", status=ds.MessageStatus("Delivered" if polls[3:] else "Waiting"))
         return [nameless, *records] if is_first == bool(len(polls) % 2) else [*records, nameless]
 
-    change_responses(cli, add_record)
+    polls = change_responses(cli, add_record)
     leap(cli)
     result = await cli.run("status", smtp_id, "--watch", "--json")
     assert (result.status, result.out.count('"Delivered"')) == (0, 2)
@@ -386,15 +361,11 @@ async def test_failed_poll_of_final_statuses_is_repeated(
     cli: CliRunner, retry_after: float, times: int | None, status: int, seconds: int
 ) -> None:
     leap(cli)
-    smtp_id, polls = await sent(cli, BOB), list[str]()
-
-    def fail(requested: str, records: Sequence[ds.DirectMessageLog]) -> Sequence[ds.DirectMessageLog]:
-        polls.append(requested)
-        if polls[1:] and (times is None or not polls[1 + times :]):
-            raise ds.RateLimitedError("too many", operation="GetMessageStatus", status=429, retry_after=retry_after)
-        return records
-
-    change_responses(cli, fail)
+    smtp_id = await sent(cli, BOB)
+    error = ds.RateLimitedError("too many", operation="GetMessageStatus", status=429, retry_after=retry_after)
+    change_responses(
+        cli, lambda polls, records: error if polls[1:] and (times is None or not polls[1 + times :]) else records
+    )
     began = cli.sandbox.clock.now()
     result = await cli.run("status", smtp_id, "--watch")
     assert (result.status, "Delivered" in result.out) == (status, True)
@@ -402,15 +373,9 @@ async def test_failed_poll_of_final_statuses_is_repeated(
 
 
 async def test_watching_ends_if_the_number_of_recipients_alternates(cli: CliRunner) -> None:
-    smtp_id, polls = await sent(cli, BOB, "bounce@elsewhere.test"), list[str]()
-
-    def alternate(requested: str, records: Sequence[ds.DirectMessageLog]) -> Sequence[ds.DirectMessageLog]:
-        polls.append(requested)
-        if polls[20:]:
-            raise ds.AuthenticationError("too many polls", operation="GetMessageStatus", status=401)
-        return records[: 1 + len(polls) % 2]
-
-    change_responses(cli, alternate)
+    smtp_id = await sent(cli, BOB, "bounce@elsewhere.test")
+    error = ds.AuthenticationError("too many polls", operation="GetMessageStatus", status=401)
+    polls = change_responses(cli, lambda polls, records: error if polls[20:] else records[: 1 + len(polls) % 2])
     result = await cli.run("status", smtp_id, "--watch")
     assert (result.status, len(polls)) == (1, 2)
     assert "1 of 2 deliveries failed" in result.err
@@ -419,13 +384,8 @@ async def test_watching_ends_if_the_number_of_recipients_alternates(cli: CliRunn
 @pytest.mark.parametrize("left", [1, 0])
 async def test_recipient_missing_in_a_later_response_is_still_waited_for(cli: CliRunner, left: int) -> None:
     leap(cli)
-    smtp_id, polls = await sent(cli, BOB, "nomdn@elsewhere.test"), list[str]()
-
-    def drop(requested: str, records: Sequence[ds.DirectMessageLog]) -> Sequence[ds.DirectMessageLog]:
-        polls.append(requested)
-        return records[:left] if polls[2:] else records
-
-    change_responses(cli, drop)
+    smtp_id = await sent(cli, BOB, "nomdn@elsewhere.test")
+    change_responses(cli, lambda polls, records: records[:left] if polls[2:] else records)
     result = await cli.run("status", smtp_id, "--watch", "--json")
     assert (result.status, [each["status"] for each in result.document]) == (1, ["Delivered", "Waiting"])
     assert "1 of the messages had no final status in time" in result.err
