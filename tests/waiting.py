@@ -1,9 +1,9 @@
-"""Waiting for something to happen in tests, without asking again and again: that would keep threads from their work."""
+"""Waiting for something to happen in tests."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 _WAITING = set[asyncio.Event]()
 
@@ -15,6 +15,7 @@ def notify_waiters() -> None:
 
 
 async def wait_until(condition: Callable[[], bool]) -> None:
+    """Wait without checking again and again, which would keep threads from their work."""
     event = asyncio.Event()
     _WAITING.add(event)
     try:
@@ -24,3 +25,10 @@ async def wait_until(condition: Callable[[], bool]) -> None:
                 await event.wait()
     finally:
         _WAITING.discard(event)
+
+
+async def poll_until(condition: Callable[[], bool | Awaitable[bool]], seconds: float = 30) -> None:
+    """Wait for what a server or another process does."""
+    async with asyncio.timeout(seconds):
+        while not (await result if isinstance(result := condition(), Awaitable) else result):  # noqa: ASYNC110
+            await asyncio.sleep(0.02)

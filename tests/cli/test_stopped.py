@@ -12,22 +12,17 @@ import pytest
 
 from tests.cli.conftest import CliRunner, start_process
 from tests.integration.scenario import BOB
+from tests.waiting import poll_until
 
 pytestmark = [pytest.mark.process, pytest.mark.skipif(sys.platform == "win32", reason="signals are a matter of POSIX")]
 
 SEND = ("send", "--to", BOB, "--subject", "Referral", "--body", "Please see her.")
 
 
-async def until_faulty(runner: CliRunner) -> None:
-    async with asyncio.timeout(20):
-        while not all(rule["applied"] for rule in runner.sandbox.faults()):  # noqa: ASYNC110  it is another process
-            await asyncio.sleep(0.05)
-
-
 async def stopped(runner: CliRunner, number: signal.Signals, *arguments: str) -> tuple[int | None, str]:
     """Return the exit status and stderr of a command that gets a signal while it waits for a response."""
     async with start_process(*arguments) as process:
-        await until_faulty(runner)
+        await poll_until(lambda: all(rule["applied"] for rule in runner.sandbox.faults()))
         process.send_signal(number)
         out, err = await process.communicate()
     assert out == b""
@@ -45,7 +40,7 @@ async def test_what_is_known_of_watched_messages_is_shown(cli: CliRunner) -> Non
     sent = await cli.run("send", "--to", "nomdn@elsewhere.test", "--body", "x")
     cli.sandbox.inject_fault("GetMessageStatus", "hang", skip=1)
     async with start_process("status", sent.out.strip(), "--watch") as process:
-        await until_faulty(cli)
+        await poll_until(lambda: all(rule["applied"] for rule in cli.sandbox.faults()))
         process.send_signal(signal.SIGINT)
         out, _ = await process.communicate()
     assert process.returncode == 130
@@ -83,7 +78,7 @@ async def test_provisioning_whose_response_was_lost_is_not_said_to_be_none(cli: 
 async def test_two_sends_with_one_key_do_not_meet(cli: CliRunner) -> None:
     cli.sandbox.inject_fault("SendWithHeader", "hang")
     async with start_process(*SEND, "--key", "k"):
-        await until_faulty(cli)
+        await poll_until(lambda: all(rule["applied"] for rule in cli.sandbox.faults()))
         second = await cli.run(*SEND, "--key", "k")
     assert (second.status, second.out) == (2, "")
     assert second.err.endswith("Wait until the other command or program has ended.\n")

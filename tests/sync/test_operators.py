@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sqlite3
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from directsuite.sync import Change, SqliteSink, SqliteStore, StoreError, Synchr
 from directsuite.sync.model import OperatorRequest
 from tests.integration.scenario import ALICE, BOB, Scenario
 from tests.sync.test_synchronizer import EventCounter, FakePasswords, RecordingSink, SteppedClock, make_sync
+from tests.waiting import poll_until
 
 HEARING = synchronizer._REQUEST_POLL_INTERVAL
 """Seconds after which a request is heard."""
@@ -65,18 +66,12 @@ async def _at_rest(scenario: Scenario, sync: Synchronizer) -> AsyncGenerator[asy
     scenario.suite.add_listener(heard)
     working = asyncio.create_task(sync.run())
     try:
-        await until(lambda: len(heard.rounds) >= len(sync.status))
+        await poll_until(lambda: len(heard.rounds) >= len(sync.status))
         yield working
     finally:
         working.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await working
-
-
-async def until(seen: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
-        while not seen():  # noqa: ASYNC110  what makes it so is a server and a thread
-            await asyncio.sleep(0)
 
 
 @pytest.fixture
@@ -99,7 +94,7 @@ async def test_a_failing_mailbox_is_retried_immediately_on_request(scenario: Sce
             passwords.wrong.clear()
             assert await request_in(path, OperatorRequest.RETRY, [ALICE]) == [ALICE]
             clock.advance(HEARING)
-            await until(lambda: sync.status[ALICE].status is SyncStatus.UP_TO_DATE)
+            await poll_until(lambda: sync.status[ALICE].status is SyncStatus.UP_TO_DATE)
             assert sync.status[BOB].status is SyncStatus.FAILING
             assert await store.pending_requests() == []
 
@@ -115,7 +110,7 @@ async def test_quarantined_messages_are_fetched_immediately_on_request(scenario:
             scenario.sandbox.clear_faults()
             await request_in(path, OperatorRequest.RETRY, [])
             clock.advance(HEARING)
-            await until(lambda: len(told.changes) == 2)
+            await poll_until(lambda: len(told.changes) == 2)
     assert told.subjects == [("new", "one"), ("new", "two")]
 
 
@@ -128,7 +123,7 @@ async def test_an_audit_is_run_on_request(scenario: Scenario, path: Path) -> Non
             scenario.suite.add_listener(heard)
             await request_in(path, OperatorRequest.AUDIT, [ALICE])
             clock.advance(HEARING)
-            await until(lambda: bool(heard.rounds))
+            await poll_until(lambda: bool(heard.rounds))
         assert heard.requests["GetMessageMetaData"] == 1
         assert len(heard.rounds) == 1
     await request_in(path, OperatorRequest.AUDIT, [])  # while no worker runs

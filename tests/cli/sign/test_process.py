@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import signal
 import sys
 
@@ -10,17 +9,12 @@ import pytest
 
 from tests.cli.conftest import start_process
 from tests.cli.sign.conftest import PATIENT, SignRunner
+from tests.waiting import poll_until
 
 pytestmark = [pytest.mark.process, pytest.mark.skipif(sys.platform == "win32", reason="signals are a matter of POSIX")]
 
 COUNT = 12
 ARGUMENTS = ("in", "--output", "out", "--name", PATIENT, "--concurrency", "2")
-
-
-async def until_signed(runner: SignRunner, count: int) -> None:
-    async with asyncio.timeout(30):
-        while not (runner.folder / "out").exists() or len(finished(runner)) < count:  # noqa: ASYNC110
-            await asyncio.sleep(0.02)
 
 
 def finished(runner: SignRunner) -> list[str]:
@@ -38,7 +32,7 @@ async def test_interrupted_command_continues_when_repeated(
     cli.write_pdfs(*(f"in/{each}.pdf" for each in range(COUNT)))
     cli.sandbox.inject_fault("SignAndPull", "latency", seconds=0.1, times=None)
     async with start_process("sign", *ARGUMENTS) as process:
-        await until_signed(cli, 2)
+        await poll_until(lambda: (cli.folder / "out").exists() and len(finished(cli)) >= 2)
         process.send_signal(number)
         out, err = await process.communicate()
     assert process.returncode == status

@@ -9,7 +9,6 @@ import signal
 import sqlite3
 import sys
 from asyncio.subprocess import Process
-from collections.abc import Callable
 from contextlib import closing
 from typing import TYPE_CHECKING
 
@@ -18,6 +17,7 @@ import pytest
 from tests.cli.conftest import start_process
 from tests.cli.sync.conftest import BOTH, SyncRunner
 from tests.integration.scenario import ALICE, BOB
+from tests.waiting import poll_until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -39,19 +39,13 @@ def subjects(folder: Path) -> list[str]:
         return sorted(subject for (subject,) in connection.execute("SELECT subject FROM message"))
 
 
-async def until(seen: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
-        while not seen():  # noqa: ASYNC110
-            await asyncio.sleep(0.05)
-
-
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "Ctrl-C"])
 async def test_signal_ends_it_gracefully(cli: SyncRunner, number: signal.Signals) -> None:
     await cli.deliver_to(ALICE, "one")
     options = (*BOTH, "--passwords", cli.write_passwords(bob="wrong"), "--interval", "0.2")
     async with start_process("sync", "run", *options) as process:
         await line_with(process, "1 new")
-        await until(lambda: (cli.folder / "directsuite-sync.db.status.json").exists())
+        await poll_until(lambda: (cli.folder / "directsuite-sync.db.status.json").exists())
         assert (await cli.run("status", "--max-age", "60")).status == 0
         second = await cli.run("run", *options, "--once")
         assert (second.status, second.err) == (
@@ -83,11 +77,11 @@ async def test_worker_outlasts_whoever_reads_its_lines(cli: SyncRunner) -> None:
         os.close(writing)
         path = cli.folder / "directsuite-sync.db.status.json"  # the store is ready
         await cli.deliver_to(ALICE, "two")
-        await until(lambda: path.exists() and subjects(cli.folder) == ["one", "two"])
+        await poll_until(lambda: path.exists() and subjects(cli.folder) == ["one", "two"])
         await cli.deliver_to(ALICE, "three")
-        await until(lambda: "three" in subjects(cli.folder))
+        await poll_until(lambda: "three" in subjects(cli.folder))
         before = path.stat().st_mtime_ns
-        await until(lambda: path.stat().st_mtime_ns > before)  # it reports every five seconds
+        await poll_until(lambda: path.stat().st_mtime_ns > before)  # it reports every five seconds
         process.send_signal(signal.SIGTERM)
         async with asyncio.timeout(20):
             _, err = await process.communicate()
@@ -102,7 +96,7 @@ async def test_round_longer_than_grace_is_cancelled(cli: SyncRunner) -> None:
     await cli.deliver_to(ALICE, "one")
     options = ("--mailbox", ALICE, "--passwords", cli.write_passwords(), "--once", "--grace", "0.2", "--json")
     async with start_process("sync", "run", *options) as process:
-        await until(lambda: any(rule["applied"] for rule in cli.sandbox.faults()))
+        await poll_until(lambda: any(rule["applied"] for rule in cli.sandbox.faults()))
         process.send_signal(signal.SIGTERM)
         out, err = await process.communicate()
     assert (process.returncode, err) == (128 + signal.SIGTERM, b"")
@@ -116,7 +110,7 @@ async def test_second_signal_breaks_it_off_immediately(cli: SyncRunner) -> None:
     cli.sandbox.inject_fault("GetMessagesByUIDs", "hang", times=None)
     await cli.deliver_to(ALICE, "one")
     async with start_process("sync", "run", "--mailbox", ALICE, "--passwords", cli.write_passwords()) as process:
-        await until(lambda: any(rule["applied"] for rule in cli.sandbox.faults()))
+        await poll_until(lambda: any(rule["applied"] for rule in cli.sandbox.faults()))
         process.send_signal(signal.SIGINT)
         await line_with(process, "stopping")
         process.send_signal(signal.SIGINT)
@@ -134,7 +128,7 @@ async def test_one_of_a_fleet(cli: SyncRunner, conninfo: str) -> None:
     options = ("--postgres", "--passwords", cli.write_passwords(bob="wrong"), "--status-file", "report.json")
     async with start_process("sync", "run", *mailboxes, *options, "--grace", "5") as process:
         await line_with(process, "1 new")
-        await until(lambda: b"rejected" in (cli.folder / "report.json").read_bytes())
+        await poll_until(lambda: b"rejected" in (cli.folder / "report.json").read_bytes())
         result = await cli.run("status", "--postgres")
         assert result.status == 1
         assert result.out.startswith("1 worker synchronises 2 mailboxes.\n")

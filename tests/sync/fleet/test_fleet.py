@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Sequence
 
 import pytest
 
@@ -12,7 +12,9 @@ import directsuite as ds
 from directsuite.sandbox.server import Sandbox
 from directsuite.sync.model import Change, ChangeSet, Lease
 from directsuite.sync.postgres import PostgresStore
+from tests.integration.scenario import make_raw_message
 from tests.statements import sql
+from tests.waiting import poll_until
 
 pytest.importorskip("procrastinate", reason="procrastinate isn't installed: the extra 'fleet' brings it")
 from tests.sync.fleet.fleet_worker import PASSWORD, LoggingSink, make_fleet
@@ -20,19 +22,6 @@ from tests.sync.fleet.fleet_worker import PASSWORD, LoggingSink, make_fleet
 pytestmark = pytest.mark.postgres
 
 NAMES = [f"{name}@direct.example.test" for name in ("alice", "bob", "carol")]
-
-
-def make_raw_message(subject: str) -> bytes:
-    return (
-        f"From: dr@elsewhere.test\r\nSubject: {subject}\r\nMessage-ID: <{subject}@elsewhere.test>\r\n"
-        "Date: Fri, 01 May 2026 11:00:00 +0000\r\n\r\nText\r\n"
-    ).encode()
-
-
-async def poll_until(seen: Callable[[], Awaitable[bool]], seconds: float = 30) -> None:
-    async with asyncio.timeout(seconds):
-        while not await seen():  # noqa: ASYNC110
-            await asyncio.sleep(0.05)
 
 
 @pytest.fixture

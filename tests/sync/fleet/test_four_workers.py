@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -20,6 +20,7 @@ from directsuite.sandbox.server import Sandbox
 from directsuite.sync.model import StoreError
 from directsuite.sync.postgres import PostgresStore
 from tests.statements import sql
+from tests.waiting import poll_until
 
 if TYPE_CHECKING:
     from tests.sync.fleet.postgres_server import PostgresServer
@@ -69,11 +70,6 @@ class SharedStoreScenario:
         ((started,),) = await self.store.database.fetch(sql("SELECT count(*) FROM directsuite.procrastinate_workers"))
         return bool(started == len(self.workers))
 
-    async def until(self, seen: Callable[[], Awaitable[bool]], seconds: float) -> None:
-        async with asyncio.timeout(seconds):
-            while not await seen():  # noqa: ASYNC110
-                await asyncio.sleep(0.2)
-
     async def stop_workers(self) -> None:
         living = [worker for worker in self.workers if worker.poll() is None]
         for worker in living:
@@ -106,7 +102,7 @@ async def test_killed_and_paused_workers_lose_and_duplicate_nothing(conninfo: st
         await fleet.add(NAMES)
         for _ in range(4):
             await scene.start_worker()
-        await scene.until(scene.all_had_turns, 30)
+        await poll_until(scene.all_had_turns, 30)
         changing = asyncio.create_task(scene.change(400))
         await asyncio.sleep(2)
         scene.workers[0].kill()
@@ -114,7 +110,7 @@ async def test_killed_and_paused_workers_lose_and_duplicate_nothing(conninfo: st
         await asyncio.sleep(6)  # twice as long as the others wait for it
         scene.workers[1].send_signal(signal.SIGCONT)
         await changing
-        await scene.until(scene.in_step, 45)
+        await poll_until(scene.in_step, 45)
         told = await scene.told()
         assert set(told.values()) == {1}
         assert len(told) <= scene.traffic.delivered  # some were deleted before anybody saw them
@@ -123,7 +119,7 @@ async def test_killed_and_paused_workers_lose_and_duplicate_nothing(conninfo: st
         async def all_had_another() -> bool:
             return all(now > before for now, before in zip(await scene.turns(), turns, strict=True))
 
-        await scene.until(all_had_another, 20)  # none was left behind by the dead
+        await poll_until(all_had_another, 20)  # none was left behind by the dead
         assert all(worker.poll() is None for worker in scene.workers[1:])
         await scene.stop_workers()
         assert (await fleet.status()).workers == 0
@@ -136,13 +132,13 @@ async def test_workers_survive_restarts_of_postgresql(shaky_postgres: PostgresSe
         await make_fleet(scene.traffic.suite, scene.store).add(NAMES)
         for _ in range(4):
             await scene.start_worker()
-        await scene.until(scene.all_had_turns, 30)
+        await poll_until(scene.all_had_turns, 30)
         for _ in range(times):
             changing = asyncio.create_task(scene.change(60))
             await asyncio.to_thread(shaky_postgres.stop)
             await asyncio.to_thread(shaky_postgres.start)
             await changing
-            await scene.until(scene.in_step, 20)  # less than the back-off of a mailbox that fails
+            await poll_until(scene.in_step, 20)  # less than the back-off of a mailbox that fails
         assert set((await scene.told()).values()) == {1}
         assert all(worker.poll() is None for worker in scene.workers)
         await scene.stop_workers()
