@@ -46,7 +46,7 @@ async def test_user_is_found_where_the_ledger_has_it(
         assert (error.found.username, error.found.first_name) == (USERNAME, "Ada")
         assert "payment confirmation" in str(error)
         assert "found" in error.how_to_find_out
-        assert scenario.clock.time == 0.0
+        assert scenario.clock.now == 0.0
 
 
 @pytest.mark.parametrize("individual", [ada(None), ada("", id=7)])

@@ -152,7 +152,7 @@ async def test_absent_message_is_sent_after_settle_time(
     answer = await scenario.box.send_once(MESSAGE, key=KEY, since=began, settle=20)
     assert answer.smtp_id
     assert await count_sends(scenario) == len(others) + 1
-    assert scenario.clock.time == pytest.approx(20)
+    assert scenario.clock.now == pytest.approx(20)
 
 
 @pytest.mark.parametrize("filed", ["INBOX.Referrals", "INBOX.Trash"])

@@ -94,13 +94,13 @@ async def test_document_without_known_digest_is_not_verified(
     document = await scenario.save()
     looks = scenario.count_requests("GetDocInfo")
     error = await scenario.lose(operation, "reset_after", UPDATES[operation](scenario.signing, change(document)))
-    assert (scenario.get_applied_count(looks), scenario.clock.time, error.looked) == (0, 0.0, False)
+    assert (scenario.get_applied_count(looks), scenario.clock.now, error.looked) == (0, 0.0, False)
 
 
 async def test_nameless_signature_is_not_searched(scenario: VerificationScenario) -> None:
     document = await scenario.save()
     error = await scenario.lose("Sign", "reset_after", scenario.signing.sign(document, ds.Signature(reason="x")))
-    assert (error.looked, scenario.clock.time) == (False, 0.0)
+    assert (error.looked, scenario.clock.now) == (False, 0.0)
 
 
 async def test_chain_of_updates_is_settled_at_every_link(scenario: VerificationScenario) -> None:

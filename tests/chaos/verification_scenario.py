@@ -14,6 +14,7 @@ import directsuite as ds
 from directsuite.sandbox import Sandbox
 from directsuite.sandbox.server import DEMO_LOGIN
 from tests.core.scripted_suite import expect_error
+from tests.core.virtual_time import ManualClock
 from tests.integration.documents import make_consent_form
 from tests.integration.scenario import LoopTime
 
@@ -23,18 +24,15 @@ DOMAIN = "direct.example.test"
 ALICE = f"alice@{DOMAIN}"
 
 
-class ScriptedWaitClock:
+class ScriptedWaitClock(ManualClock):
     """A clock that only advances in waits. actions_during_waits: called in the next waits, one in each."""
 
     def __init__(self) -> None:
-        self.time = 0.0
+        super().__init__()
         self.actions_during_waits: list[Callable[[], Awaitable[object]]] = []
 
-    def monotonic(self) -> float:
-        return self.time
-
     async def sleep(self, seconds: float) -> None:
-        self.time += seconds
+        await super().sleep(seconds)
         if self.actions_during_waits:
             await self.actions_during_waits.pop(0)()
         await asyncio.sleep(0)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import directsuite as ds
 from directsuite.sandbox.clock import Clock as SandboxClock
 from directsuite.sandbox.server import DEMO_LOGIN, Sandbox
+from tests.core.virtual_time import ManualClock
 from tests.waiting import notify_waiters
 
 from .documents import make_consent_form
@@ -35,19 +36,11 @@ ADA = ds.IDProofedIndividualRESTful(
 )
 
 
-class SleepDrivenClock:
+class SleepDrivenClock(ManualClock):
     """The client's time, which passes only while the client sleeps."""
 
-    def __init__(self) -> None:
-        self.now = 0.0
-        self.slept: list[float] = []
-
-    def monotonic(self) -> float:
-        return self.now
-
     async def sleep(self, seconds: float) -> None:
-        self.slept.append(seconds)
-        self.now += seconds
+        await super().sleep(seconds)
         notify_waiters()
         await asyncio.sleep(0)
 

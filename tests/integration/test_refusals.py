@@ -98,7 +98,7 @@ async def test_rejection_is_a_typed_error(
     assert (error.operation, error.code, error.attempts) == (operation, code, 1)
     assert error.message
     assert error.message not in str(error)
-    assert scenario.clock.slept == []
+    assert scenario.clock.sleeps == []
 
 
 async def test_unknown_domain_of_a_recipient_fails_on_delivery(scenario: Scenario) -> None:
@@ -125,7 +125,7 @@ async def test_wrong_token_is_an_authentication_error(scenario: Scenario) -> Non
                 await call
             assert (caught.value.status, caught.value.attempts) == (401, 1)
             assert "wrong" not in f"{caught.value} {caught.value!r}"
-    assert scenario.clock.slept == []
+    assert scenario.clock.sleeps == []
 
 
 async def test_wrong_login_is_an_authentication_error(scenario: Scenario) -> None:

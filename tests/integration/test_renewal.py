@@ -45,7 +45,7 @@ async def test_expired_token_is_renewed_and_the_call_replayed_once(policy: ds.Re
     assert update.document_digest != document.document_digest
     assert tokens.given == 2
     assert len(await scenario.list_effects("Sign")) == 1
-    assert scenario.clock.slept == []
+    assert scenario.clock.sleeps == []
 
 
 async def test_token_that_is_always_rejected_is_renewed_once_only(scenario: Scenario) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import json
 import pickle
-from collections.abc import AsyncGenerator
 from datetime import UTC, datetime
 from typing import Any
 
@@ -16,6 +15,7 @@ from yarl import URL
 import directsuite as ds
 from directsuite.types import MessageList
 from tests.fake_services import MESSAGE, SUCCESS, FakeServices
+from tests.messaging.test_listings import uids_of
 
 DAY = datetime(2026, 5, 1, tzinfo=UTC)
 
@@ -35,10 +35,6 @@ class Folder:
         self.batches.append(uids)
         messages = [{"uid": uid, "msgID": f"<{uid}>"} for uid in reversed(uids) if uid not in self._vanished]
         return CallbackResult(payload=SUCCESS | {"messages": messages})
-
-
-async def uids_of(listing: AsyncGenerator[ds.MessageDetail]) -> list[int | None]:
-    return [message.uid async for message in listing]
 
 
 SELECTIONS: dict[str, tuple[dict[str, Any], list[int]]] = {

@@ -17,6 +17,7 @@ from tests.core import responses
 from tests.core.scripted_server import Exchange, Responder, ScriptedServer
 from tests.core.scripted_suite import ALICE, MESSAGE, PASSWORD, open_suite
 from tests.core.virtual_time import LoopClock, measure_elapsed
+from tests.streams.samples import ProgressRecorder
 
 NOW = datetime.now(UTC)
 FIRST_MOMENTS = [datetime.min, datetime.min + timedelta(minutes=5)]  # noqa: DTZ901  tests add the zones
@@ -270,13 +271,6 @@ async def test_unreadable_folder_name_proves_no_deletion(
 
 
 CONTENT = bytes(range(256)) * 4_000
-
-
-class ProgressRecorder(list[tuple[int, int | None]]):
-    """Records the reported progress."""
-
-    def __call__(self, done: int, total: int | None) -> None:
-        self.append((done, total))
 
 
 def _make_message_with_file() -> ds.Message:

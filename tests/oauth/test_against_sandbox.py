@@ -8,8 +8,7 @@ import shutil
 import stat
 import subprocess
 import sys
-from collections.abc import AsyncIterator
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 
 import aiohttp
@@ -18,19 +17,11 @@ import pytest
 
 import directsuite as ds
 from directsuite.oauth.grants import ClientAuth, Grant
-from directsuite.sandbox.clock import Clock
 from directsuite.sandbox.server import DEMO_CLIENT, DEMO_LOGIN, Sandbox
+from tests.sandbox.conftest import sandbox as sandbox
 
 FAX_NUMBER = "15550100100"
 BACK = "https://app.example.test/back?tenant=1"
-
-
-@pytest.fixture
-async def sandbox() -> AsyncIterator[Sandbox]:
-    clock = Clock()
-    clock.freeze(datetime(2026, 5, 1, 12, tzinfo=UTC))
-    async with Sandbox(clock=clock) as running:
-        yield running
 
 
 def open_suite(sandbox: Sandbox, grant: Grant) -> ds.DirectSuite:

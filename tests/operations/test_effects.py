@@ -20,4 +20,4 @@ async def test_operation_has_its_effect(operation: str, scenario: Scenario) -> N
     await OPERATIONS[operation].exercise(scenario)
     applied = {fault["id"]: fault["applied"] for fault in scenario.sandbox.faults()}
     assert applied[number] >= 1
-    assert scenario.clock.slept == []
+    assert scenario.clock.sleeps == []

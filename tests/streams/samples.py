@@ -60,3 +60,10 @@ async def stream(content: bytes = PDF, size: int = 100_000) -> AsyncGenerator[by
 
 def make_message(*attachments: ds.Attachment) -> ds.Message:
     return ds.Message(recipients=[ds.Recipient("bob@direct.example.test")], attachment_list=list(attachments))
+
+
+class ProgressRecorder(list[tuple[int, int | None]]):
+    """Records the reported progress."""
+
+    def __call__(self, done: int, total: int | None) -> None:
+        self.append((done, total))

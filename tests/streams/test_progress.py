@@ -19,17 +19,7 @@ from tests.core.scripted_server import ScriptedServer
 from tests.core.scripted_suite import ALICE, PASSWORD, assert_no_leaks, catch_error, expect_error, open_suite
 from tests.core.virtual_time import measure_elapsed
 
-from .samples import CODED, MAX_BYTES_PER_PASS, PDF, make_message, stream
-
-
-class ProgressRecorder:
-    """Records the reported progress."""
-
-    def __init__(self) -> None:
-        self.calls: list[tuple[int, int | None]] = []
-
-    def __call__(self, done: int, total: int | None) -> None:
-        self.calls.append((done, total))
+from .samples import CODED, MAX_BYTES_PER_PASS, PDF, ProgressRecorder, make_message, stream
 
 
 async def _exhaust(pieces: ds.Listing[bytes]) -> None:
@@ -72,10 +62,10 @@ async def test_progress_of_what_is_sent_rises_to_its_total(suite: ds.DirectSuite
     do, total, size = UPLOADS[kind]
     reported = ProgressRecorder()
     await do(suite, reported)
-    done = [done for done, _ in reported.calls]
+    done = [done for done, _ in reported]
     assert done == sorted(set(done))
     assert (done[0], done[-1]) == (0, size)
-    assert {each for _, each in reported.calls} == {total}
+    assert {each for _, each in reported} == {total}
     assert all(later - earlier <= MAX_BYTES_PER_PASS for earlier, later in itertools.pairwise(done))
 
 
@@ -98,11 +88,11 @@ async def test_progress_of_what_is_received_rises_to_its_total(
     server.enqueue(*[responses.respond_in_chunks(CODED)] * chunked)
     async with open_suite(server) as suite:
         await DOWNLOADS[kind](suite, reported)
-    done = [done for done, _ in reported.calls]
+    done = [done for done, _ in reported]
     assert done == sorted(done)
-    assert reported.calls[0][0] == 0
-    assert reported.calls[-1] == (len(PDF), None if chunked else len(PDF))
-    assert all(total is None or done <= total <= len(PDF) + 2 for done, total in reported.calls)
+    assert reported[0][0] == 0
+    assert reported[-1] == (len(PDF), None if chunked else len(PDF))
+    assert all(total is None or done <= total <= len(PDF) + 2 for done, total in reported)
     assert all(later - earlier <= MAX_BYTES_PER_PASS for earlier, later in itertools.pairwise(done))
 
 
@@ -110,8 +100,8 @@ async def test_progress_begins_again_with_an_attempt(server: ScriptedServer, sui
     reported = ProgressRecorder()
     server.enqueue(responses.reset)
     await suite.signing.save(PDF, progress=reported)
-    assert [done for done, _ in reported.calls].count(0) == 2
-    assert reported.calls[-1] == (len(PDF), len(PDF))
+    assert [done for done, _ in reported].count(0) == 2
+    assert reported[-1] == (len(PDF), len(PDF))
 
 
 @pytest.mark.parametrize(("option", "value"), [("progress", ProgressRecorder()), ("max_bytes", 5)])

@@ -42,12 +42,19 @@ def make_message(folder: str, uid: int, **fields: Any) -> Document:
     }
 
 
+def get_subject(change: Change) -> str | None:
+    return None if change.message is None else change.message.subject
+
+
 @attrs.define
 class RecordingSink:
     changes: list[Change] = attrs.field(factory=list[Change])
     accept: Callable[[Change], bool] = lambda _: True
+    error: Exception | None = None
 
     async def __call__(self, changes: Sequence[Change]) -> None:
+        if self.error is not None:
+            raise self.error
         if not all(map(self.accept, changes)):
             raise ValueError("rejected")
         self.changes += changes
@@ -59,6 +66,10 @@ class RecordingSink:
             keys -= {change.previous}
             keys = keys - {change.key} if change.kind is Kind.GONE else keys | {change.key}
         return {(key.folder, key.uid) for key in keys}
+
+    @property
+    def subjects(self) -> list[tuple[str, str | None]]:
+        return [(each.kind, get_subject(each)) for each in self.changes]
 
     @property
     def kinds(self) -> list[Kind]:

@@ -10,7 +10,8 @@ import pytest
 from directsuite.messaging.service import Mailbox
 from directsuite.sync import SqliteStore, SyncStatus
 from tests.integration.scenario import ALICE, BOB, PASSWORD, Scenario
-from tests.sync.test_synchronizer import RecordingSink, make_sync
+from tests.sync.mail_service import RecordingSink
+from tests.sync.test_synchronizer import make_sync
 
 NO_TEXT = "jos\udce9@direct.example.test"
 """As a shell gives an address in Latin-1: SQLite can't keep it, and says that with an error of Python's own."""

@@ -11,7 +11,8 @@ import pytest
 from directsuite.sandbox import Sandbox
 from directsuite.sync import SqliteStore, SyncStatus
 from tests.integration.scenario import ALICE, open_scenario
-from tests.sync.test_synchronizer import RecordingSink, make_sync
+from tests.sync.mail_service import RecordingSink
+from tests.sync.test_synchronizer import make_sync
 
 
 def letter(number: int, size: int) -> bytes:

@@ -14,7 +14,8 @@ import pytest
 from directsuite.sync import Change, SqliteSink, SqliteStore, StoreError, Synchronizer, SyncStatus, synchronizer
 from directsuite.sync.model import OperatorRequest
 from tests.integration.scenario import ALICE, BOB, Scenario
-from tests.sync.test_synchronizer import EventCounter, FakePasswords, RecordingSink, SteppedClock, make_sync
+from tests.sync.mail_service import RecordingSink
+from tests.sync.test_synchronizer import EventCounter, FakePasswords, SteppedClock, make_sync
 from tests.waiting import poll_until
 
 HEARING = synchronizer._REQUEST_POLL_INTERVAL

@@ -18,7 +18,8 @@ from directsuite.sync.model import RoundReport
 from directsuite.sync.synchronizer import PollSchedule
 from tests.integration.conftest import scenario as scenario
 from tests.integration.scenario import Scenario, SleepDrivenClock
-from tests.sync.test_synchronizer import RecordingSink, make_sync
+from tests.sync.mail_service import RecordingSink
+from tests.sync.test_synchronizer import make_sync
 
 
 @attrs.define

@@ -13,8 +13,9 @@ from directsuite.sync import Change, MaildirSink, SqliteStore, SyncStatus, remot
 from directsuite.sync.remote import Remote
 from directsuite.sync.sinks.maildir import build_mailbox_dir
 from tests.integration.scenario import ALICE, Scenario
+from tests.sync.mail_service import get_subject
 from tests.sync.sinks.maildirs import list_files
-from tests.sync.test_synchronizer import EventCounter, get_subject, make_sync
+from tests.sync.test_synchronizer import EventCounter, make_sync
 
 
 @attrs.define

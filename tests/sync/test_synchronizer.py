@@ -14,7 +14,6 @@ import pytest
 import directsuite as ds
 from directsuite.core.events import AttemptStarted, Event
 from directsuite.sync import (
-    Change,
     Deliver,
     Kind,
     Passwords,
@@ -26,28 +25,10 @@ from directsuite.sync import (
     SyncStatus,
 )
 from tests.integration.scenario import ALICE, BOB, PASSWORD, Scenario, make_raw_message
+from tests.sync.mail_service import RecordingSink, get_subject
 from tests.waiting import wait_until
 
 HALF_MINUTE_SECONDS = 30.0
-
-
-def get_subject(change: Change) -> str | None:
-    return None if change.message is None else change.message.subject
-
-
-@attrs.define
-class RecordingSink:
-    changes: list[Change] = attrs.field(factory=list[Change])
-    error: Exception | None = None
-
-    async def __call__(self, changes: Sequence[Change]) -> None:
-        if self.error is not None:
-            raise self.error
-        self.changes += changes
-
-    @property
-    def subjects(self) -> list[tuple[str, str | None]]:
-        return [(each.kind, get_subject(each)) for each in self.changes]
 
 
 @attrs.define

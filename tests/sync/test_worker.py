@@ -17,7 +17,8 @@ from directsuite.sync.round import MailboxRounds
 from directsuite.sync.sinks.maildir import MaildirSink
 from directsuite.sync.synchronizer import MailboxWorker, PollSchedule, RoundResult
 from tests.integration.scenario import ALICE, BOB, Scenario
-from tests.sync.test_synchronizer import FakePasswords, RecordingSink, SteppedClock, make_sync
+from tests.sync.mail_service import RecordingSink
+from tests.sync.test_synchronizer import FakePasswords, SteppedClock, make_sync
 
 INTERVAL = 200.0
 FAILED: dict[str, ds.DirectSuiteError] = {"INBOX.Ward": ds.ServerError("refused", status=500)}

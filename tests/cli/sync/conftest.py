@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from typing import Any
 
 import attrs
@@ -14,6 +16,11 @@ from tests.integration.scenario import ALICE, BOB, PASSWORD, make_raw_message
 
 HERS = ("--mailbox", ALICE)
 BOTH = (*HERS, "--mailbox", BOB)
+
+
+def list_subjects(path: str = "directsuite-sync.db") -> list[str]:
+    with closing(sqlite3.connect(path)) as connection:
+        return sorted(subject for (subject,) in connection.execute("SELECT subject FROM message"))
 
 
 @attrs.frozen(kw_only=True)

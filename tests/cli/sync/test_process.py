@@ -6,21 +6,19 @@ import asyncio
 import json
 import os
 import signal
-import sqlite3
 import sys
 from asyncio.subprocess import Process
-from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.cli.conftest import start_process
-from tests.cli.sync.conftest import BOTH, SyncRunner
+from tests.cli.sync.conftest import BOTH, SyncRunner, list_subjects
 from tests.integration.scenario import ALICE, BOB
 from tests.waiting import poll_until
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    pass
 
 pytestmark = [pytest.mark.process, pytest.mark.skipif(sys.platform == "win32", reason="signals are a matter of POSIX")]
 
@@ -32,11 +30,6 @@ async def line_with(process: Process, word: str) -> str:
             return line
     assert process.stderr is not None
     raise AssertionError((await process.stderr.read()).decode())
-
-
-def subjects(folder: Path) -> list[str]:
-    with closing(sqlite3.connect(folder / "directsuite-sync.db")) as connection:
-        return sorted(subject for (subject,) in connection.execute("SELECT subject FROM message"))
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "Ctrl-C"])
@@ -62,7 +55,7 @@ async def test_signal_ends_it_gracefully(cli: SyncRunner, number: signal.Signals
     assert (process.returncode, err) == (0, b"")
     assert b"stopping: work in progress has 30 s to finish" in out
     assert b"the same command continues from here" in out
-    assert subjects(cli.folder) == ["his", "one"]
+    assert list_subjects() == ["his", "one"]
     result = await cli.run("status")
     assert result.status == 0
     assert result.out.startswith("No worker is running. The last one stopped")
@@ -77,9 +70,9 @@ async def test_worker_outlasts_whoever_reads_its_lines(cli: SyncRunner) -> None:
         os.close(writing)
         path = cli.folder / "directsuite-sync.db.status.json"  # the store is ready
         await cli.deliver_to(ALICE, "two")
-        await poll_until(lambda: path.exists() and subjects(cli.folder) == ["one", "two"])
+        await poll_until(lambda: path.exists() and list_subjects() == ["one", "two"])
         await cli.deliver_to(ALICE, "three")
-        await poll_until(lambda: "three" in subjects(cli.folder))
+        await poll_until(lambda: "three" in list_subjects())
         before = path.stat().st_mtime_ns
         await poll_until(lambda: path.stat().st_mtime_ns > before)  # it reports every five seconds
         process.send_signal(signal.SIGTERM)
@@ -103,7 +96,7 @@ async def test_round_longer_than_grace_is_cancelled(cli: SyncRunner) -> None:
     assert [json.loads(line)["event"] for line in out.splitlines()] == ["started", "stopping", "stopped"]
     cli.sandbox.clear_faults()
     assert (await cli.run("run", *options)).status == 0
-    assert subjects(cli.folder) == ["one"]
+    assert list_subjects() == ["one"]
 
 
 async def test_second_signal_breaks_it_off_immediately(cli: SyncRunner) -> None:

@@ -14,13 +14,8 @@ from directsuite.cli.sync import LineDisplay, format_status_counts, parse_folder
 from directsuite.cli.sync_status import format_duration
 from directsuite.core.events import Event
 from directsuite.sync import Kind, MailboxProgress, RoundFinished, SqliteStore, StoreError, Synchronizer, SyncStatus
-from tests.cli.sync.conftest import BOTH, HERS, SyncRunner
+from tests.cli.sync.conftest import BOTH, HERS, SyncRunner, list_subjects
 from tests.integration.scenario import ALICE, BOB, PASSWORD
-
-
-def subjects(path: str = "directsuite-sync.db") -> list[str]:
-    with closing(sqlite3.connect(path)) as connection:
-        return sorted(subject for (subject,) in connection.execute("SELECT subject FROM message"))
 
 
 async def test_messages_go_into_the_store_once(cli: SyncRunner) -> None:
@@ -31,9 +26,9 @@ async def test_messages_go_into_the_store_once(cli: SyncRunner) -> None:
         assert (result.status, result.err) == (0, "")
         assert result.out.endswith("2 up to date\n")
         if delivered:
-            assert subjects() == ["one", "three", "two"]
+            assert list_subjects() == ["one", "three", "two"]
             await cli.deliver_to(BOB, delivered)
-    assert subjects() == ["four", "one", "three", "two"]
+    assert list_subjects() == ["four", "one", "three", "two"]
     assert "direct.example" not in result.out
 
 
@@ -91,7 +86,7 @@ async def test_failed_mailbox_is_reported_by_number_and_others_continue(cli: Syn
     assert "The service rejected the mailbox's password. Provide the correct one." in result.out
     assert result.out.endswith("1 up to date, 1 failing\n")
     assert "alice" not in result.out + result.err
-    assert subjects() == ["his"]
+    assert list_subjects() == ["his"]
 
 
 async def test_as_json_each_round_is_a_line(cli: SyncRunner) -> None:

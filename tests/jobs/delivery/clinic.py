@@ -19,7 +19,7 @@ from tests.waiting import notify_waiters
 class SandboxTimeClock:
     """The sandbox's clock for a suite. It advances when the client sleeps, unless it is held.
 
-    slept: the seconds of each sleep.
+    sleeps: the seconds of each sleep.
     """
 
     def __init__(self, clock: SandboxClock) -> None:

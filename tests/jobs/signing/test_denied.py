@@ -47,7 +47,7 @@ async def test_denied_account_stops_job_and_next_run_continues(
     with pytest.raises(JobStoppedError) as stopped:
         await jobs.run(*NAMES, concurrency=2)
     assert stopped.value.__cause__ is refusal
-    assert jobs.clock.slept == []
+    assert jobs.clock.sleeps == []
     states = (await jobs.journal.tally()).states
     assert states[state] >= 1
     assert not states.keys() - {state, DocumentState.NEW}

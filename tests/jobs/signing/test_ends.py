@@ -184,7 +184,7 @@ async def test_any_rejection_fails_its_document(jobs: JobFactory) -> None:
     message = "at most\0 9 MB \ud800"
     jobs.service.errors = {"save": ds.ServiceError("too large", operation="Save", status=413, message=message)}
     progress = await jobs.run("large.pdf")
-    assert (progress.failed, jobs.clock.slept) == (1, [])
+    assert (progress.failed, jobs.clock.sleeps) == (1, [])
     [failed] = await jobs.journal.failures()
     assert (failed.problem, failed.service_message) == ("too large", "at most 9 MB ?")
     assert "9 MB" not in repr(failed)

@@ -85,7 +85,7 @@ async def test_outage_is_waited_out_and_nothing_fails(jobs: JobFactory) -> None:
     jobs.service.faults = [Fault.NOT_SENT] * 5
     progress = await jobs.run("a.pdf", concurrency=1)
     assert (progress.done, progress.failed, progress.trouble) == (1, 0, None)
-    assert jobs.clock.slept == [1, 2, 4, 8, 16]
+    assert jobs.clock.sleeps == [1, 2, 4, 8, 16]
 
 
 async def test_lasting_outage_stops_job_and_next_run_resumes(jobs: JobFactory) -> None:
@@ -93,7 +93,7 @@ async def test_lasting_outage_stops_job_and_next_run_resumes(jobs: JobFactory) -
     with pytest.raises(JobStoppedError, match="too long") as stopped:
         await jobs.run("a.pdf", "b.pdf", concurrency=1, max_outage=100)
     assert isinstance(stopped.value.__cause__, ds.ConnectFailedError)
-    assert 100 < sum(jobs.clock.slept) < 200
+    assert 100 < sum(jobs.clock.sleeps) < 200
     jobs.service.faults = []
     assert (await jobs.run("a.pdf", "b.pdf")).done == 1
     assert jobs.list_outputs() == ["a.pdf", "b.pdf"]

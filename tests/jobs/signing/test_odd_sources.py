@@ -55,7 +55,7 @@ async def test_failing_source_is_retried(error: OSError, jobs: JobFactory) -> No
         return PDF_CONTENT
 
     assert (await jobs.run(Pdf("a.pdf", read))).done == 1
-    assert jobs.clock.slept == [1, 2, 4, 8, 16, 32]
+    assert jobs.clock.sleeps == [1, 2, 4, 8, 16, 32]
 
 
 @pytest.mark.exhaustive

@@ -45,7 +45,7 @@ async def test_outage_within_max_outage_fails_no_document(
 
     async def publish_in_outage(name: str, file: Path) -> None:
         if other_ends == "in it":
-            await wait_until(lambda: bool(jobs.clock.slept))
+            await wait_until(lambda: bool(jobs.clock.sleeps))
         await publish(name, file)
 
     async def content() -> bytes:
@@ -63,7 +63,7 @@ async def test_outage_within_max_outage_fails_no_document(
     job = jobs.make_job(source, service=service, target=target, concurrency=2)
     progress = await job.run()
     assert (progress.done, progress.failed, progress.trouble) == (2, 0, None)
-    assert len(jobs.clock.slept) >= 8
+    assert len(jobs.clock.sleeps) >= 8
 
 
 def failures(outage: OutageTracker, retry: RetryState, signed: Sequence[int]) -> list[bool]:
@@ -128,7 +128,7 @@ async def test_signatures_of_earlier_run_do_not_end_an_outage(jobs: JobFactory) 
 
     async def source() -> AsyncGenerator[Pdf]:
         yield Pdf("a.pdf", PDF_CONTENT)
-        await wait_until(lambda: bool(jobs.clock.slept))
+        await wait_until(lambda: bool(jobs.clock.sleeps))
         for name in names:
             yield Pdf(name, PDF_CONTENT)
 
@@ -141,7 +141,7 @@ async def test_wait_longer_than_outage_left_stops_job_immediately(jobs: JobFacto
     with pytest.raises(JobStoppedError, match=r"the wait of 86400 s.*run the job again") as stopped:
         await jobs.run("a.pdf", "b.pdf", max_outage=900.0)
     assert isinstance(stopped.value.__cause__, ds.ServerError)
-    assert jobs.clock.slept == []
+    assert jobs.clock.sleeps == []
     assert DocumentState.FAILED not in (await jobs.journal.tally()).states
 
 
@@ -154,7 +154,7 @@ async def test_retry_after_is_followed_within_outage_left(jobs: JobFactory) -> N
     jobs.service.before = {"save": reject}
     with pytest.raises(JobStoppedError, match="the wait of 101 s"):
         await jobs.run("a.pdf", max_outage=900.0)
-    assert jobs.clock.slept == [500.0, 300.0]
+    assert jobs.clock.sleeps == [500.0, 300.0]
 
 
 async def test_rejected_document_ends_outage(jobs: JobFactory) -> None:
@@ -186,7 +186,7 @@ async def test_local_failure_does_not_prolong_outage(jobs: JobFactory) -> None:
     async def source() -> AsyncGenerator[Pdf]:
         yield Pdf("a.pdf", PDF_CONTENT)
         for number in range(10):
-            await wait_until(lambda number=number: len(jobs.clock.slept) > number)  # type: ignore[misc]
+            await wait_until(lambda number=number: len(jobs.clock.sleeps) > number)  # type: ignore[misc]
             yield Pdf(f"../{number}.pdf", PDF_CONTENT)
 
     service = Away(clock=jobs.clock, back_at=1e9)

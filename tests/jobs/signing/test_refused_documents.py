@@ -109,7 +109,7 @@ async def test_outage_of_sign_operation_is_waited_out(jobs: JobFactory) -> None:
     jobs.service.before = {"sign": fail}
     progress = await jobs.run("a.pdf")
     assert (progress.done, progress.failed, progress.trouble) == (1, 0, None)
-    assert len(jobs.clock.slept) >= 7
+    assert len(jobs.clock.sleeps) >= 7
 
 
 async def test_lasting_outage_of_signing_stops_job_with_last_error(jobs: JobFactory) -> None:

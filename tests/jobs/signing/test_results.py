@@ -165,7 +165,7 @@ async def test_progress_is_reported_when_trouble_begins_changes_and_ends(jobs: J
     reported = list[tuple[str | None, int, int]]()
 
     def report(progress: SigningProgress) -> None:
-        reported.append((progress.trouble, len(jobs.clock.slept), progress.done))
+        reported.append((progress.trouble, len(jobs.clock.sleeps), progress.done))
 
     jobs.service.faults = [Fault.NOT_SENT, Fault.NOT_SENT, Fault.RESPONSE_LOST]
     await jobs.make_job(yield_pdfs("a.pdf", "b.pdf"), concurrency=1, progress=report).run()
@@ -187,7 +187,7 @@ async def test_error_of_the_progress_function_about_trouble_stops_the_job(jobs: 
     jobs.service.faults = [Fault.NOT_SENT] * 1000
     with pytest.raises(BrokenPipeError):
         await jobs.make_job(yield_pdfs("a.pdf"), progress=report).run()
-    assert jobs.clock.slept == []
+    assert jobs.clock.sleeps == []
 
 
 async def test_total_is_known_once_the_source_is_read(jobs: JobFactory) -> None:

@@ -193,7 +193,7 @@ async def test_storage_outage_fails_no_document(url: str, jobs: JobFactory, monk
     with monkeypatch.context() as patch:
         patch.setattr(source._files.__class__, "get_file", away)
         running = asyncio.create_task(jobs.make_job(source).run())
-        await wait_until(lambda: len(jobs.clock.slept) > 3)
+        await wait_until(lambda: len(jobs.clock.sleeps) > 3)
     assert (await running).done == 2
 
 
