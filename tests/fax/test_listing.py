@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 from collections.abc import AsyncGenerator
 from typing import Any
 
@@ -12,6 +13,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import directsuite as ds
+from directsuite.wire.codec import Codec
 from tests.core import responses
 from tests.core.scripted_server import ScriptedServer
 from tests.core.scripted_suite import assert_no_leaks, open_suite
@@ -208,3 +210,9 @@ async def test_leaving_early_ends_the_page_ahead(server: ScriptedServer) -> None
         assert_no_leaks(suite)
         await yield_to_loop()
         assert server.busy == 0
+
+
+@pytest.mark.parametrize("member", ["MessageHandle", "messageHandle", "message_handle"])
+def test_handle_is_read_under_any_of_its_names(member: str) -> None:
+    message = Codec().decode(ds.FaxMessage, json.dumps({member: "h7"}).encode())
+    assert (message.message_handle, message.extra) == ("h7", {})

@@ -1,8 +1,9 @@
-"""The registration types on the wire: passwords hidden, days as days, states under either name."""
+"""The models and the arguments of the registration service."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Awaitable, Callable
 from datetime import date
 from typing import Any
 
@@ -11,6 +12,8 @@ import pytest
 import directsuite as ds
 from directsuite import types
 from directsuite.wire.codec import Codec
+from tests.core.scripted_server import ScriptedServer
+from tests.core.scripted_suite import catch_error, open_suite
 
 CODEC = Codec()
 
@@ -79,3 +82,31 @@ def test_passwords_and_sessions_are_secrets_that_still_go_on_the_wire(model: ds.
 
 def test_login_request_is_the_login() -> None:
     assert types.LoginRequest is ds.Login
+
+
+DOMAIN = "direct.example.test"
+WRONG: dict[str, Callable[[ds.Registration, Any], Awaitable[object]]] = {
+    "passwords": lambda registration, odd: registration.set_patients_passwords(DOMAIN, odd),
+    "individual": lambda registration, odd: registration.get_patient_address_by_meta(DOMAIN, odd),
+}
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("parameter", WRONG)
+@pytest.mark.parametrize(
+    "value", [None, 5, "ada", ["ada"], ds.UserPassword("ada", "hush")], ids=lambda value: type(value).__name__
+)
+async def test_argument_of_the_wrong_type_is_rejected(server: ScriptedServer, parameter: str, value: object) -> None:
+    async with open_suite(server) as suite:
+        error = await catch_error(WRONG[parameter](suite.registration, value))
+    assert isinstance(error, ds.InvalidArgumentError)
+    assert error.parameter == parameter
+    assert server.requests == []
+
+
+async def test_person_without_credentials_is_not_provisioned(server: ScriptedServer) -> None:
+    person: Any = ds.IDProofedIndividual(id=5)
+    async with open_suite(server) as suite:
+        error = await catch_error(suite.registration.provision_id_proofed_patient(DOMAIN, person))
+    assert isinstance(error, ds.InvalidArgumentError)
+    assert server.requests == []
