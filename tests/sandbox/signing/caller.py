@@ -59,6 +59,14 @@ class SigningCaller:
         response = await self.call_ok("POST", body=base64.b64encode(content))
         return str(response["identifier"])
 
+    async def change(self, document: bytes, operation: str, json: object = None) -> Any:
+        """Store a document and change it. Return the response of the change."""
+        return await self.call_ok("PATCH", f"/{await self.save(document)}/{operation}", json=json)
+
+    async def reject_change(self, document: bytes, operation: str, json: object = None) -> str:
+        """Store a document. Return the reason why it is not changed."""
+        return await self.call_rejected("PATCH", f"/{await self.save(document)}/{operation}", json=json)
+
     async def reject_upload(self, content: bytes) -> str:
         """Return the reason why a document is not stored."""
         return await self.call_rejected("POST", body=base64.b64encode(content))

@@ -133,8 +133,7 @@ async def test_a_document_encrypted_for_certificates_is_rejected(signing: Signin
 
 
 async def test_a_signed_document_that_cannot_be_signed_again_is_rejected(signing: SigningCaller) -> None:
-    identifier = await signing.save(documents.make_plain_pages())
-    signed: bytes = await signing.call_ok("PATCH", f"/{identifier}/sign/pull", json={})
+    signed: bytes = await signing.change(documents.make_plain_pages(), "sign/pull", {})
     with pikepdf.open(io.BytesIO(signed)) as pdf:
         content = _encrypted(documents.save_to_bytes(pdf), R=5, aes=True)
     assert "signed" in await signing.reject_upload(content)

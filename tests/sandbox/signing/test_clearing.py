@@ -62,16 +62,14 @@ async def test_separate_widgets_are_removed_with_their_fields(signing: SigningCa
 
 
 async def test_removing_another_field_makes_signatures_invalid(signing: SigningCaller) -> None:
-    identifier = await signing.save(documents.make_consent_form())
-    signed = await signing.call_ok("PATCH", f"/{identifier}/sign/pull", json={"name": "PatientSig"})
+    signed = await signing.change(documents.make_consent_form(), "sign/pull", {"name": "PatientSig"})
     assert await signing.get_signature_states(await signing.save(_without_field(signed, "agree"))) == {
         "PatientSig": False, "WitnessSig": None, "UnusedSig": None,
     }  # fmt: skip
 
 
 async def test_removing_another_annotation_along_makes_signatures_invalid(signing: SigningCaller) -> None:
-    identifier = await signing.save(documents.make_consent_form())
-    signed = await signing.call_ok("PATCH", f"/{identifier}/sign/pull", json={"name": "WitnessSig"})
+    signed = await signing.change(documents.make_consent_form(), "sign/pull", {"name": "WitnessSig"})
     cleared = _without_field(signed, "UnusedSig")
     assert (await signing.get_signature_states(await signing.save(cleared)))["WitnessSig"] is True
     assert (await signing.get_signature_states(await signing.save(_without_link(cleared))))["WitnessSig"] is False

@@ -87,8 +87,7 @@ async def test_a_truncated_document_is_repaired(signing: SigningCaller) -> None:
 
 
 async def test_a_truncated_signed_document_is_rejected(signing: SigningCaller) -> None:
-    identifier = await signing.save(documents.make_consent_form())
-    signed = await signing.call_ok("PATCH", f"/{identifier}/sign/pull", json={"name": "PatientSig"})
+    signed = await signing.change(documents.make_consent_form(), "sign/pull", {"name": "PatientSig"})
     assert "signed" in await signing.reject_upload(signed[:-300])
 
 

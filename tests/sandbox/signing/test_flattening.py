@@ -64,8 +64,7 @@ async def test_nested_signature_fields_are_preserved(signing: SigningCaller) -> 
 @pytest.mark.parametrize("value", ["José", "naïve € “quoted”", "Żółć", "Ωμέγα", "Жанна", "\N{GRINNING FACE}1"])
 async def test_values_keep_their_characters(signing: SigningCaller, tmp_path: Path, value: str) -> None:
     require_font_for(value)
-    identifier = await signing.save(documents.make_unrendered_field(value))
-    content = await signing.call_ok("PATCH", f"/{identifier}/flatten/pull")
+    content = await signing.change(documents.make_unrendered_field(value), "flatten/pull")
     assert value in extract_poppler_text(content, tmp_path)
 
 
@@ -94,15 +93,14 @@ async def test_the_frame_of_a_field_left_to_viewers_keeps_its_colour(
 ) -> None:
     looks = Dictionary(BC=Array([1, 0, 0]), BG=Array([1, 1, 0]), CA=String("4"))
     box = documents.make_unrendered_field("", **field, MK=looks, BS=Dictionary(W=4))
-    content = await signing.call_ok("PATCH", f"/{await signing.save(box)}/flatten/pull")
+    content = await signing.change(box, "flatten/pull")
     drawn = render_poppler_page(content, tmp_path)
     assert [drawn.getpixel(place) for place in ((52, 135), (60, 128))] == [(255, 0, 0), (255, 255, 0)]
 
 
 async def test_a_field_with_an_invalid_rotation_is_upright(signing: SigningCaller, tmp_path: Path) -> None:
     looks = Dictionary(BG=Array([1, 1, 0]), R=45)
-    identifier = await signing.save(documents.make_unrendered_field("", FT=Name.Tx, MK=looks))
-    content = await signing.call_ok("PATCH", f"/{identifier}/flatten/pull")
+    content = await signing.change(documents.make_unrendered_field("", FT=Name.Tx, MK=looks), "flatten/pull")
     assert render_poppler_page(content, tmp_path).getpixel(MIDDLE) == (255, 255, 0)
 
 
@@ -135,18 +133,18 @@ def make_button() -> bytes:
 async def test_missing_and_outdated_appearances_are_drawn(
     signing: SigningCaller, tmp_path: Path, form: bytes, shown: set[str], hidden: set[str]
 ) -> None:
-    text = extract_poppler_text(await signing.call_ok("PATCH", f"/{await signing.save(form)}/flatten/pull"), tmp_path)
+    text = extract_poppler_text(await signing.change(form, "flatten/pull"), tmp_path)
     assert {word for word in shown | hidden if word in text.split()} == shown
 
 
 async def test_an_encrypted_form_stays_encrypted(signing: SigningCaller) -> None:
-    content = await signing.call_ok("PATCH", f"/{await signing.save(documents.make_encrypted_form(''))}/flatten/pull")
+    content = await signing.change(documents.make_encrypted_form(""), "flatten/pull")
     with pikepdf.open(io.BytesIO(content)) as pdf:
         assert pdf.is_encrypted
 
 
 async def test_a_radio_group_without_appearances_shows_its_choice(signing: SigningCaller) -> None:
-    content = await signing.call_ok("PATCH", f"/{await signing.save(documents.make_radio_group('b'))}/flatten/pull")
+    content = await signing.change(documents.make_radio_group("b"), "flatten/pull")
     with pikepdf.open(io.BytesIO(content)) as pdf:
         page: Any = pdf.pages[0].obj
         drawn = [bytes(form.read_bytes()) for form in page["/Resources"]["/XObject"].values()]
@@ -180,7 +178,7 @@ async def test_a_hidden_field_stays_hidden(
         field["/AP"] = Dictionary(N=filled(pdf, RED))
         content = documents.save_to_bytes(pdf)
     assert render_poppler_page(content, tmp_path).getpixel(MIDDLE) == colour
-    flattened = await signing.call_ok("PATCH", f"/{await signing.save(content)}/flatten/pull")
+    flattened = await signing.change(content, "flatten/pull")
     assert render_poppler_page(flattened, tmp_path).getpixel(MIDDLE) == colour
 
 
@@ -191,7 +189,7 @@ async def test_a_field_in_a_hidden_layer_stays_hidden(signing: SigningCaller, tm
         field["/AP"] = Dictionary(N=filled(pdf, RED))
         field["/OC"] = layer
         content = documents.save_to_bytes(pdf)
-    flattened = await signing.call_ok("PATCH", f"/{await signing.save(content)}/flatten/pull")
+    flattened = await signing.change(content, "flatten/pull")
     assert render_poppler_page(flattened, tmp_path).getpixel(MIDDLE) == WHITE
 
 

@@ -194,8 +194,7 @@ async def test_a_picture_that_unpacks_to_too_much_is_rejected(signing: SigningCa
     bomb = io.BytesIO()
     Image.new("1", (side, side)).save(bomb, "PNG")
     body = {"graphicalSignature": base64.b64encode(bomb.getvalue()).decode()}
-    identifier = await signing.save(documents.make_plain_pages())
-    error = await signing.call_rejected("PATCH", f"/{identifier}/sign", json=body)
+    error = await signing.reject_change(documents.make_plain_pages(), "sign", body)
     assert "graphicalSignature has more than 25 million pixels" in error
 
 
@@ -227,8 +226,7 @@ async def test_signatures_are_valid_at_any_time(signing: SigningCaller, clock: C
 
 
 async def test_a_changed_byte_makes_a_signature_invalid(signing: SigningCaller) -> None:
-    identifier = await signing.save(documents.make_plain_pages())
-    signed: bytes = await signing.call_ok("PATCH", f"/{identifier}/sign/pull", json={"name": "A", "reason": "agreed"})
+    signed: bytes = await signing.change(documents.make_plain_pages(), "sign/pull", {"name": "A", "reason": "agreed"})
     forged = signed.replace(b"(agreed)", b"(denied)")
     assert forged != signed
     assert await signing.get_signature_states(await signing.save(forged)) == {"A": False}
@@ -245,8 +243,7 @@ async def test_a_document_whose_author_forbids_all_changes_is_not_signed(
     signing: SigningCaller, keys: FileKeyStore
 ) -> None:
     certified = await asyncio.to_thread(documents.certify, documents.make_consent_form(), keys.signer())
-    identifier = await signing.save(certified)
-    refused = await signing.call_rejected("PATCH", f"/{identifier}/sign", json={"name": "PatientSig"})
+    refused = await signing.reject_change(certified, "sign", {"name": "PatientSig"})
     assert "Author signature forbids all changes" in refused
 
 

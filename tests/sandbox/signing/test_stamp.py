@@ -73,9 +73,7 @@ async def test_the_lines_are_readable_on_a_dark_page(signing: SigningCaller, tmp
         pdf.pages[0].contents_add(b"0 g 0 0 612 792 re f")
         dark = documents.save_to_bytes(pdf)
     body = {"gsName": "Alexandra", "widget": WIDGET}
-    drawn = render_poppler_page(
-        await signing.call_ok("PATCH", f"/{await signing.save(dark)}/sign/pull", json=body), tmp_path
-    ).rotate(degrees, expand=True)
+    drawn = render_poppler_page(await signing.change(dark, "sign/pull", body), tmp_path).rotate(degrees, expand=True)
     colours: Any = drawn.crop((100, 100, 300, 180)).getcolors(100_000)
     light = sum(number for number, colour in colours if colour == WHITE)
     assert 0.5 < light / (200 * 80) < 0.99

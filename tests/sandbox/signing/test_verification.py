@@ -137,8 +137,7 @@ async def test_a_value_that_cannot_be_decoded_is_empty(signing: SigningCaller, c
 
 
 async def test_a_page_rotated_after_a_signature_makes_it_invalid(signing: SigningCaller) -> None:
-    identifier = await signing.save(documents.make_plain_pages())
-    signed = await signing.call_ok("PATCH", f"/{identifier}/sign/pull", json={"name": "A"})
+    signed = await signing.change(documents.make_plain_pages(), "sign/pull", {"name": "A"})
     writer: Any = open_incremental_writer(io.BytesIO(signed))
     page: Any = writer.find_page_for_modification(0)[0].get_object()
     number: Any = generic.NumberObject  # whose __new__ has no types
