@@ -151,7 +151,7 @@ SOURCES: list[tuple[Callable[[], Awaitable[str]], str]] = [
     ),
     (_is_cancelled, "the token source was cancelled, although the call was not"),
     *(
-        (ask, "the token source took longer than 60 s: if it needs longer, increase attempt_timeout")
+        (ask, "the token source took longer than 10 s: if it needs longer, increase attempt_timeout")
         for ask in (_hangs, _raises_when_it_is_cancelled)
     ),
     (_gives(None), "the token source returned None as the token, instead of a string"),
@@ -166,7 +166,7 @@ async def test_source_that_fails_is_named_with_how(
     ask: Callable[[], Awaitable[str]], words: str, time: ManualClock
 ) -> None:
     told = TokenEvents()
-    error = await catch_error(TokenCache(make_token_source(ask), time, emit=told).get_current())
+    error = await catch_error(TokenCache(make_token_source(ask), time, fetch_timeout=10, emit=told).get_current())
     assert str(error) == words
     assert [event.reason for event in told.failed] == [None if ask is _raises else error.explanation]
 

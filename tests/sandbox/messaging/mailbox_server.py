@@ -69,31 +69,33 @@ class MessagingServer:
             assert response.content_type == "application/json"
             return response.status, await response.json()
 
-    async def call(self, operation: str, *segments: str, method: str = "POST", body: Any = None) -> dict[str, Any]:
-        """Call an operation, as alice unless a body is given. Return the response with any code."""
+    async def call(self, operation: str, *segments: str, body: Any = None, **members: Any) -> dict[str, Any]:
+        """Call an operation, as alice unless a body is given. Return the response with any code.
+
+        members: those of the body beside the credentials.
+        """
         path = "/".join((operation, *(quote(segment, safe="") for segment in segments)))
+        if members:
+            body = {"authentication" if "message" in members else "auth": make_credentials()} | members
+        method = "PUT" if operation.startswith(("Send", "Forward")) else "POST"
         status, response = await self.request(method, path, json=make_credentials() if body is None else body)
         assert status == 200
         return response
 
-    async def call_ok(self, operation: str, *segments: str, method: str = "POST", body: Any = None) -> dict[str, Any]:
-        response = await self.call(operation, *segments, method=method, body=body)
+    async def call_ok(self, operation: str, *segments: str, **members: Any) -> dict[str, Any]:
+        response = await self.call(operation, *segments, **members)
         assert (response["success"], response["code"]) == (True, 0), response
         return response
 
-    async def call_rejected(self, operation: str, *segments: str, method: str = "POST", body: Any = None) -> int:
-        response = await self.call(operation, *segments, method=method, body=body)
+    async def call_rejected(self, operation: str, *segments: str, **members: Any) -> int:
+        response = await self.call(operation, *segments, **members)
         assert response["success"] is False
         assert response["message"]
         code: int = response["code"]
         return code
 
-    async def call_with_uids(self, operation: str, *segments: str, uids: list[int]) -> dict[str, Any]:
-        return await self.call_ok(operation, *segments, body={"auth": make_credentials(), "uids": uids})
-
     async def send(self, *recipients: str, **members: Any) -> str:
-        body = {"authentication": make_credentials(), "message": make_message(*recipients, **members)}
-        smtp_id: str = (await self.call_ok("Send", method="PUT", body=body))["smtpId"]
+        smtp_id: str = (await self.call_ok("Send", message=make_message(*recipients, **members)))["smtpId"]
         return smtp_id
 
     async def get_uids(self, folder: str = "INBOX", username: str = ALICE) -> list[int]:

@@ -82,13 +82,12 @@ async def test_foreign_messages_are_saved_read_and_forwarded(tmp_path: Path) -> 
     compared, otherwise = 0, list[Any]()
     async with open_messaging_server() as mail:
         for uid, raw in enumerate(messages, start=1):
-            body = {"auth": make_credentials(), "messages": [{"data": encode_base64(raw)}]}
-            await mail.call_ok("SaveRawMessages", "INBOX", body=body)
-            (detail,) = (await mail.call_with_uids("GetMessagesByUIDs", "INBOX", uids=[uid]))["messages"]
-            (stored,) = (await mail.call_with_uids("GetRawMessagesByUIDs", "INBOX", uids=[uid]))["messages"]
+            await mail.call_ok("SaveRawMessages", "INBOX", messages=[{"data": encode_base64(raw)}])
+            (detail,) = (await mail.call_ok("GetMessagesByUIDs", "INBOX", uids=[uid]))["messages"]
+            (stored,) = (await mail.call_ok("GetRawMessagesByUIDs", "INBOX", uids=[uid]))["messages"]
             assert stored["data"] == encode_base64(raw)
             forward = {"auth": make_credentials(), "uids": [uid], "recipients": [{"email": BOB, "type": "TO"}]}
-            await mail.call_ok("Forward", "INBOX", method="PUT", body=forward)
+            await mail.call_ok("Forward", "INBOX", body=forward)
             known, read = read_by_registry(raw), read_by_sandbox(detail)
             for name, addresses in known.items():
                 expected = addresses[:1] if name in ("from", "reply-to") else addresses

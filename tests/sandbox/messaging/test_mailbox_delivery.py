@@ -95,7 +95,7 @@ async def test_only_the_sender_sees_the_status(mail: MessagingServer) -> None:
 
 
 async def many(mail: MessagingServer, smtp_ids: list[str]) -> dict[str, Any]:
-    return await mail.call_ok("GetMessageStatus", "", body={"auth": make_credentials(), "smtpIds": smtp_ids})
+    return await mail.call_ok("GetMessageStatus", "", smtpIds=smtp_ids)
 
 
 async def test_several_messages_are_reported_in_the_order_of_sending(mail: MessagingServer) -> None:
@@ -141,6 +141,5 @@ async def test_a_final_status_does_not_depend_on_the_clock(mail: MessagingServer
 
 
 async def test_a_message_to_the_sender_is_delivered(mail: MessagingServer) -> None:
-    body = {"authentication": make_credentials(), "message": make_message(ALICE)}
-    await mail.call_ok("Send", method="PUT", body=body)
+    await mail.call_ok("Send", message=make_message(ALICE))
     assert (await mail.get_uids(), await mail.get_uids("INBOX.Sent")) == ([1], [1])

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from directsuite.sandbox.messaging import mailboxes
-from tests.sandbox.messaging.mailbox_server import ALICE, MessagingServer, deliver_many, make_credentials
+from tests.sandbox.messaging.mailbox_server import ALICE, MessagingServer, deliver_many
 
 if TYPE_CHECKING:
     import sqlite3
@@ -63,22 +63,21 @@ async def test_a_deleted_trash_comes_back(mail: MessagingServer, recreated: str 
     if recreated:
         await mail.call_ok("CreateFolder", recreated)
     await deliver_many(mail, 1)
-    await mail.call_with_uids("DeleteMessagesByUIDs", "INBOX", "false", uids=[1])
+    await mail.call_ok("DeleteMessagesByUIDs", "INBOX", "false", uids=[1])
     assert await mail.get_uids("INBOX.Trash") == [1]
     assert (await mail.call_ok("GetDeletedMessageCount", "INBOX.Trash"))["count"] == 1
 
 
 async def test_folders_are_subscribed_and_unsubscribed(mail: MessagingServer) -> None:
-    body = {"auth": make_credentials(), "folders": ["inbox.Sent", "INBOX.Spam"], "subscribed": False}
-    response = await mail.call_ok("SetFoldersSubscribed", "", body=body)
+    response = await mail.call_ok("SetFoldersSubscribed", "", folders=["inbox.Sent", "INBOX.Spam"], subscribed=False)
     assert response["folders"] == ["INBOX.Sent", "INBOX.Spam"]
     assert (await mail.call_ok("GetFolders", "INBOX", "TRUE"))["folders"] == [
         "INBOX.Drafts",
         "INBOX.Templates",
         "INBOX.Trash",
     ]
-    body = {"auth": make_credentials(), "folders": ["INBOX.Sent", "INBOX.Missing"], "subscribed": True}
-    assert await mail.call_rejected("SetFoldersSubscribed", "", body=body) == 3
+    names = ["INBOX.Sent", "INBOX.Missing"]
+    assert await mail.call_rejected("SetFoldersSubscribed", "", folders=names, subscribed=True) == 3
     assert "INBOX.Sent" not in (await mail.call_ok("GetFolders", "INBOX", "True"))["folders"]
 
 
@@ -100,10 +99,8 @@ async def test_subscribing_reads_the_folders_once_for_all_names(mail: MessagingS
 
 async def test_subscriptions_are_recorded_for_folders_that_they_changed(mail: MessagingServer) -> None:
     for names in (["INBOX.Sent"], ["INBOX.Sent"], ["INBOX.Sent", "INBOX.Spam"]):
-        body = {"auth": make_credentials(), "folders": names, "subscribed": False}
-        assert (await mail.call_ok("SetFoldersSubscribed", "", body=body))["folders"] == names
-    body = {"auth": make_credentials(), "folders": ["INBOX.Drafts"], "subscribed": True}
-    await mail.call_ok("SetFoldersSubscribed", "", body=body)
+        assert (await mail.call_ok("SetFoldersSubscribed", "", folders=names, subscribed=False))["folders"] == names
+    await mail.call_ok("SetFoldersSubscribed", "", folders=["INBOX.Drafts"], subscribed=True)
     effects = await mail.list_effects("SetFoldersSubscribed")
     assert [effect["detail"]["folders"] for effect in effects] == [["INBOX.Sent"], ["INBOX.Spam"]]
 
@@ -111,8 +108,7 @@ async def test_subscriptions_are_recorded_for_folders_that_they_changed(mail: Me
 @pytest.mark.parametrize("literal", ["yes", "", "2", "null"])
 async def test_other_booleans_in_the_path_are_rejected(mail: MessagingServer, literal: str) -> None:
     assert await mail.call_rejected("GetFolders", "INBOX", literal) == 4
-    body = {"auth": make_credentials(), "uids": [1]}
-    assert await mail.call_rejected("DeleteMessagesByUIDs", "INBOX", literal, body=body) == 4
+    assert await mail.call_rejected("DeleteMessagesByUIDs", "INBOX", literal, uids=[1]) == 4
 
 
 @pytest.mark.parametrize("other", ["inbox.STRASSE.ü.b", "INBOX.Straße.Ü.B", "inbox.straße.ü.b"])
@@ -125,18 +121,18 @@ async def test_folders_are_the_same_in_any_case(mail: MessagingServer, other: st
     assert await mail.call_rejected("MoveFolder", "INBOX.straße", other) == 4
     await deliver_many(mail, 4, other)
     assert await mail.get_uids(other) == [1, 2, 3, 4]
-    (found,) = (await mail.call_with_uids("GetMessagesByUIDs", other, uids=[1]))["messages"]
-    (raw,) = (await mail.call_with_uids("GetRawMessagesByUIDs", other, uids=[1]))["messages"]
+    (found,) = (await mail.call_ok("GetMessagesByUIDs", other, uids=[1]))["messages"]
+    (raw,) = (await mail.call_ok("GetRawMessagesByUIDs", other, uids=[1]))["messages"]
     assert (found["folder"], raw["folder"]) == (name, name)
-    await mail.call_with_uids("CopyMessagesByUIDs", other, "inbox.DRAFTS", uids=[1])
-    await mail.call_with_uids("MoveMessagesByUIDs", other, "Inbox.drafts", uids=[2])
-    await mail.call_with_uids("MoveMessagesByUIDs", "inbox.drafts", other, uids=[1])
-    await mail.call_with_uids("DeleteMessagesByUIDs", other, "false", uids=[3])
+    await mail.call_ok("CopyMessagesByUIDs", other, "inbox.DRAFTS", uids=[1])
+    await mail.call_ok("MoveMessagesByUIDs", other, "Inbox.drafts", uids=[2])
+    await mail.call_ok("MoveMessagesByUIDs", "inbox.drafts", other, uids=[1])
+    await mail.call_ok("DeleteMessagesByUIDs", other, "false", uids=[3])
     assert (await mail.call_ok("GetDeletedMessageCount", "inbox.trash"))["count"] == 1
     moved = (await mail.list_effects("MoveMessagesByUIDs"))[0]
     assert (moved["subject"], moved["detail"]["destination"]) == (name, "INBOX.Drafts")
-    body = {"auth": make_credentials(), "folders": [other, other.upper()], "subscribed": False}
-    assert (await mail.call_ok("SetFoldersSubscribed", "", body=body))["folders"] == [name]
+    response = await mail.call_ok("SetFoldersSubscribed", "", folders=[other, other.upper()], subscribed=False)
+    assert response["folders"] == [name]
     await mail.call_ok("MoveFolder", other, "inbox.SENT.New")
     assert await mail.get_uids("INBOX.Sent.new") == [1, 4, 5]
     assert await mail.call_rejected("DeleteFolder", "inbox.sent") == 4

@@ -15,7 +15,6 @@ from tests.sandbox.messaging.mailbox_server import (
     MessagingServer,
     deliver_many,
     encode_base64,
-    make_credentials,
 )
 
 if TYPE_CHECKING:
@@ -24,11 +23,11 @@ if TYPE_CHECKING:
 
 async def test_messages_are_counted(mail: MessagingServer) -> None:
     await deliver_many(mail, 4)
-    await mail.call_with_uids("MarkMessagesAsReadByUIDs", "INBOX", uids=[1, 2])
-    await mail.call_with_uids("MarkMessagesAsUnreadByUIDs", "INBOX", uids=[2])
+    await mail.call_ok("MarkMessagesAsReadByUIDs", "INBOX", uids=[1, 2])
+    await mail.call_ok("MarkMessagesAsUnreadByUIDs", "INBOX", uids=[2])
     for operation, count in (("GetMessageCount", 4), ("GetUnreadMessageCount", 3), ("GetDeletedMessageCount", 0)):
         assert (await mail.call_ok(operation, "INBOX"))["count"] == count
-    await mail.call_with_uids("DeleteMessagesByUIDs", "INBOX", "0", uids=[1, 4])
+    await mail.call_ok("DeleteMessagesByUIDs", "INBOX", "0", uids=[1, 4])
     assert (await mail.call_ok("GetDeletedMessageCount", "INBOX.Trash"))["count"] == 2
 
 
@@ -72,18 +71,18 @@ async def test_metadata_has_no_body_and_no_attachment_content(mail: MessagingSer
 
 async def test_unknown_uids_are_skipped_and_results_ascend(mail: MessagingServer) -> None:
     await deliver_many(mail, 4)
-    response = await mail.call_with_uids("GetMessagesByUIDs", "INBOX", uids=[4, 2, 99, 2, 0])
+    response = await mail.call_ok("GetMessagesByUIDs", "INBOX", uids=[4, 2, 99, 2, 0])
     assert [(found["uid"], found["msgnum"]) for found in response["messages"]] == [(2, 2), (4, 4)]
-    assert (await mail.call_with_uids("GetMessagesByUIDs", "INBOX", uids=[99]))["messages"] == []
-    raw = await mail.call_with_uids("GetRawMessagesByUIDs", "INBOX", uids=[3, 1, 3, 99])
+    assert (await mail.call_ok("GetMessagesByUIDs", "INBOX", uids=[99]))["messages"] == []
+    raw = await mail.call_ok("GetRawMessagesByUIDs", "INBOX", uids=[3, 1, 3, 99])
     assert [found["uid"] for found in raw["messages"]] == [1, 3]
 
 
 async def test_reading_does_not_mark_as_read(mail: MessagingServer) -> None:
     await deliver_many(mail, 2)
     await mail.get_messages()
-    await mail.call_with_uids("GetRawMessagesByUIDs", "INBOX", uids=[1, 2])
-    await mail.call_with_uids("MarkMessagesAsReadByUIDs", "INBOX", uids=[1])
+    await mail.call_ok("GetRawMessagesByUIDs", "INBOX", uids=[1, 2])
+    await mail.call_ok("MarkMessagesAsReadByUIDs", "INBOX", uids=[1])
     assert [found["uid"] for found in (await mail.call_ok("GetUnreadMessages", "INBOX"))["messages"]] == [2]
 
 
@@ -161,15 +160,15 @@ async def test_filters_find_text_in_decoded_headers(
 async def test_copies_get_new_uids_and_keep_flags_and_dates(mail: MessagingServer) -> None:
     await mail.call_ok("CreateFolder", "INBOX.A")
     await deliver_many(mail, 3)
-    await mail.call_with_uids("MarkMessagesAsReadByUIDs", "INBOX", uids=[3])
+    await mail.call_ok("MarkMessagesAsReadByUIDs", "INBOX", uids=[3])
     mail.clock.advance(timedelta(hours=5))
-    await mail.call_with_uids("CopyMessagesByUIDs", "INBOX", "INBOX.A", uids=[3, 1, 7])
+    await mail.call_ok("CopyMessagesByUIDs", "INBOX", "INBOX.A", uids=[3, 1, 7])
     copies = await mail.get_messages("INBOX.A")
     assert [(c["uid"], c["subject"]) for c in copies] == [(1, "Results 1"), (2, "Results 3")]
     assert {c["receivedDate"] for c in copies} == {"2026-05-01T12:00:00.000+0000"}
     assert (await mail.call_ok("GetUnreadMessageCount", "INBOX.A"))["count"] == 1
     assert await mail.get_uids() == [1, 2, 3]
-    await mail.call_with_uids("CopyMessagesByUIDs", "INBOX", "inbox", uids=[1])  # has no effect
+    await mail.call_ok("CopyMessagesByUIDs", "INBOX", "inbox", uids=[1])  # has no effect
     (effect,) = await mail.list_effects("CopyMessagesByUIDs")
     assert (effect["detail"]["uids"], effect["detail"]["new_uids"]) == ([1, 3], [1, 2])
 
@@ -178,19 +177,19 @@ async def test_marking_is_recorded_for_messages_that_it_changed(mail: MessagingS
     await deliver_many(mail, 2)
     for operation in ("MarkMessagesAsReadByUIDs", "MarkMessagesAsUnreadByUIDs"):
         for uids in ([1], [1], [1, 2], [1, 2]):
-            await mail.call_with_uids(operation, "INBOX", uids=uids)
+            await mail.call_ok(operation, "INBOX", uids=uids)
         recorded = [effect["detail"]["uids"] for effect in await mail.list_effects(operation)]
         assert recorded == ([[1], [2]])
 
 
 async def test_messages_are_moved_to_the_trash_or_deleted(mail: MessagingServer) -> None:
     await deliver_many(mail, 3)
-    await mail.call_with_uids("DeleteMessagesByUIDs", "INBOX", "false", uids=[1])
-    await mail.call_with_uids("DeleteMessagesByUIDs", "INBOX", "TRUE", uids=[2])
+    await mail.call_ok("DeleteMessagesByUIDs", "INBOX", "false", uids=[1])
+    await mail.call_ok("DeleteMessagesByUIDs", "INBOX", "TRUE", uids=[2])
     assert (await mail.get_uids(), await mail.get_uids("INBOX.Trash")) == ([3], [1])
-    await mail.call_with_uids("DeleteMessagesByUIDs", "INBOX.Trash", "false", uids=[1])
+    await mail.call_ok("DeleteMessagesByUIDs", "INBOX.Trash", "false", uids=[1])
     assert await mail.get_uids("INBOX.Trash") == [1]
-    await mail.call_with_uids("DeleteMessagesByUIDs", "INBOX.Trash", "1", uids=[1])
+    await mail.call_ok("DeleteMessagesByUIDs", "INBOX.Trash", "1", uids=[1])
     assert await mail.get_uids("INBOX.Trash") == []
     assert [effect["detail"]["uids"] for effect in await mail.list_effects("DeleteMessagesByUIDs")] == [[1], [2], [1]]
 
@@ -215,8 +214,8 @@ async def test_raw_messages_are_found_without_reading_their_folder(mail: Messagi
 async def test_saved_raw_messages_are_appended_unread_byte_for_byte(mail: MessagingServer) -> None:
     raws = [RAW_MESSAGE, b"", b"\xff\x00 not mail at all\r\r\n"]
     saved = [{"uid": 77, "msgID": "<other>", "folder": "INBOX.Spam", "data": encode_base64(raw)} for raw in raws]
-    await mail.call_ok("SaveRawMessages", "INBOX.Drafts", body={"auth": make_credentials(), "messages": saved})
-    response = await mail.call_with_uids("GetRawMessagesByUIDs", "INBOX.Drafts", uids=[1, 2, 3])
+    await mail.call_ok("SaveRawMessages", "INBOX.Drafts", messages=saved)
+    response = await mail.call_ok("GetRawMessagesByUIDs", "INBOX.Drafts", uids=[1, 2, 3])
     assert response["messages"] == [
         {"uid": uid, "msgID": "<r@x>" if uid == 1 else None, "folder": "INBOX.Drafts", "data": encode_base64(raw)}
         for uid, raw in enumerate(raws, start=1)
@@ -227,8 +226,6 @@ async def test_saved_raw_messages_are_appended_unread_byte_for_byte(mail: Messag
 
 async def test_raw_messages_are_saved_all_or_none(mail: MessagingServer) -> None:
     saved = [{"data": encode_base64(RAW_MESSAGE)}, {"data": "not base64!"}]
-    body = {"auth": make_credentials(), "messages": saved}
-    assert await mail.call_rejected("SaveRawMessages", "INBOX", body=body) == 4
-    body = {"auth": make_credentials(), "messages": saved[:1]}
-    assert await mail.call_rejected("SaveRawMessages", "INBOX.Missing", body=body) == 3
+    assert await mail.call_rejected("SaveRawMessages", "INBOX", messages=saved) == 4
+    assert await mail.call_rejected("SaveRawMessages", "INBOX.Missing", messages=saved[:1]) == 3
     assert await mail.get_uids() == []

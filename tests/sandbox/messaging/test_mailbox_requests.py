@@ -68,7 +68,7 @@ async def test_other_json_and_media_types_are_code_4(
 @pytest.mark.parametrize("uids", [[], None, ["1"], [1.5], [True], [-1], [2**63], [2**70], 5, {"1": 1}])
 async def test_uids_are_a_list_of_whole_numbers(mail: MessagingServer, uids: Any) -> None:
     for operation in ("GetMessagesByUIDs", "MarkMessagesAsReadByUIDs", "GetRawMessagesByUIDs"):
-        assert await mail.call_rejected(operation, "INBOX", body={"auth": make_credentials(), "uids": uids}) == 4
+        assert await mail.call_rejected(operation, "INBOX", uids=uids) == 4
 
 
 @pytest.mark.parametrize("folder", ["", "INBOX.Missing", "inbo", "INBOX.sen", "..", "a/b", "\0", "%00", "ü"])
@@ -121,7 +121,7 @@ async def test_the_attachment_list_profile_renames_attachments() -> None:
         (metadata, _) = (await mail.call_ok("GetMessageMetaData", "INBOX.Sent"))["messages"]
         assert metadata["attachmentList"] == [{"filename": "ccd.xml", "contentType": "text/xml"}]
         assert (await mail.call_ok("GetMessages", "INBOX"))["messages"] == []
-        (raw,) = (await mail.call_with_uids("GetRawMessagesByUIDs", "INBOX.Sent", uids=[2]))["messages"]
+        (raw,) = (await mail.call_ok("GetRawMessagesByUIDs", "INBOX.Sent", uids=[2]))["messages"]
         assert set(raw) == {"uid", "msgID", "folder", "data"}
 
 

@@ -67,8 +67,7 @@ async def test_an_address_named_twice_gets_one_message(mail: MessagingServer) ->
 
 async def test_custom_headers_are_sent_and_show_in_metadata(mail: MessagingServer) -> None:
     headers = [{"name": "X-Request-ID", "value": "a:b c"}, {"name": "X-Note", "value": "Ü=?x?="}]
-    body = {"authentication": make_credentials(), "message": make_message(headers=headers)}
-    await mail.call_ok("SendWithHeader", method="PUT", body=body)
+    await mail.call_ok("SendWithHeader", message=make_message(headers=headers))
     (found,) = (await mail.call_ok("GetMessageMetaData", "INBOX.Sent"))["messages"]
     assert [header for header in found["headers"] if header["name"].startswith("X-")] == headers
     assert (await mail.list_effects("SendWithHeader"))[0]["operation"] == "SendWithHeader"
@@ -90,8 +89,7 @@ async def test_custom_headers_are_sent_and_show_in_metadata(mail: MessagingServe
 async def test_headers_that_would_change_the_message_are_rejected(
     mail: MessagingServer, header: dict[str, str]
 ) -> None:
-    body = {"authentication": make_credentials(), "message": make_message(headers=[header])}
-    assert await mail.call_rejected("SendWithHeader", method="PUT", body=body) == 4
+    assert await mail.call_rejected("SendWithHeader", message=make_message(headers=[header])) == 4
     assert await nothing_happened(mail)
 
 
@@ -124,8 +122,7 @@ async def test_headers_that_would_change_the_message_are_rejected(
     ],
 )
 async def test_a_rejected_message_has_no_effect(mail: MessagingServer, members: dict[str, Any], code: int) -> None:
-    body = {"authentication": make_credentials(), "message": make_message(**members)}
-    assert await mail.call_rejected("Send", method="PUT", body=body) == code
+    assert await mail.call_rejected("Send", message=make_message(**members)) == code
     assert await nothing_happened(mail)
 
 
@@ -134,15 +131,14 @@ async def test_the_sender_is_compared_without_regard_to_case(mail: MessagingServ
         "authentication": make_credentials(ALICE.upper()),
         "message": make_message(sender="Alice@Direct.Clinic.Test"),
     }
-    await mail.call_ok("Send", method="PUT", body=body)
+    await mail.call_ok("Send", body=body)
 
 
 async def test_optional_members_may_be_null_or_absent(mail: MessagingServer) -> None:
     smallest = {"sender": ALICE, "htmlBody": False, "recipients": recipients(to=BOB)}
     nulls = make_message(subject=None, body=None, attachmentList=None, headers=None)
     for sent in (smallest, nulls):
-        body = {"authentication": make_credentials(), "message": sent}
-        await mail.call_ok("SendWithHeader", method="PUT", body=body)
+        await mail.call_ok("SendWithHeader", message=sent)
     assert [(found["subject"], found["body"]) for found in await mail.get_messages(username=BOB)] == [(None, "")] * 2
 
 
@@ -158,9 +154,9 @@ async def test_attachments_may_have_either_name_and_line_breaks(mail: MessagingS
 
 async def test_a_tuser_sends_as_the_direct_address(mail: MessagingServer) -> None:
     for operation in ("SendWithTuser", "SendWithHeaderWithTuser"):
-        smtp_id = (
-            await mail.call_ok(operation, method="PUT", body={"authentication": AS_TUSER, "message": make_message()})
-        )["smtpId"]
+        smtp_id = (await mail.call_ok(operation, body={"authentication": AS_TUSER, "message": make_message()}))[
+            "smtpId"
+        ]
         (log,) = (await mail.call_ok("GetMessageStatusWithTuser", smtp_id, body=AS_TUSER))["messageLogs"]
         assert (log["from"], log["to"], log["status"]) == (ALICE, BOB, "Delivered")
     assert await mail.get_uids("INBOX.Sent") == [1, 2]
@@ -181,19 +177,19 @@ async def test_a_tuser_can_only_act_for_assigned_addresses(
     mail: MessagingServer, change: dict[str, str], code: int
 ) -> None:
     body = {"authentication": AS_TUSER | change, "message": make_message(sender=change.get("directAddr", ALICE))}
-    assert await mail.call_rejected("SendWithTuser", method="PUT", body=body) == code
+    assert await mail.call_rejected("SendWithTuser", body=body) == code
     assert await mail.call_rejected("GetMessageStatusWithTuser", "<x@y>", body=AS_TUSER | change) == code
     assert await nothing_happened(mail)
 
 
 async def test_the_sender_of_a_tuser_must_be_the_direct_address(mail: MessagingServer) -> None:
     body = {"authentication": AS_TUSER, "message": make_message(sender=TUSER)}
-    assert await mail.call_rejected("SendWithTuser", method="PUT", body=body) == 2
+    assert await mail.call_rejected("SendWithTuser", body=body) == 2
 
 
 async def forwarded(mail: MessagingServer, uids: list[int], **members: Any) -> dict[str, Any]:
     body = {"auth": make_credentials(), "uids": uids, "recipients": recipients(to=BOB)} | members
-    smtp_id = (await mail.call_ok("Forward", "INBOX", method="PUT", body=body))["smtpId"]
+    smtp_id = (await mail.call_ok("Forward", "INBOX", body=body))["smtpId"]
     (found,) = await mail.get_messages("INBOX", BOB)
     assert (found["msgID"], await mail.get_uids("INBOX.Sent")) == (smtp_id, [1])
     return found
@@ -248,14 +244,14 @@ async def test_an_original_that_cannot_be_inline_is_attached(mail: MessagingServ
 async def test_forwards_that_are_rejected(mail: MessagingServer, change: dict[str, Any], code: int) -> None:
     await mail.sandbox.deliver(ALICE, RAW_MESSAGE)
     body = {"auth": make_credentials(), "uids": [1], "recipients": recipients(to=BOB)} | change
-    assert await mail.call_rejected("Forward", "INBOX", method="PUT", body=body) == code
+    assert await mail.call_rejected("Forward", "INBOX", body=body) == code
     assert await mail.get_uids("INBOX.Sent") == []
 
 
 async def test_sent_mail_is_well_formed_for_other_software(mail: MessagingServer) -> None:
     attachment = {"filename": "Befund ü.txt", "contentType": "text/plain", "content": encode_base64(b"x" * 999)}
     await mail.send(subject="Über " * 40, body="Grüße\n" * 99, htmlBody=True, attachmentList=[attachment])
-    (found,) = (await mail.call_with_uids("GetRawMessagesByUIDs", "INBOX.Sent", uids=[1]))["messages"]
+    (found,) = (await mail.call_ok("GetRawMessagesByUIDs", "INBOX.Sent", uids=[1]))["messages"]
     raw = base64.b64decode(found["data"])
     assert max(len(line) for line in raw.split(b"\r\n")) <= 998
     assert b"\n" not in raw.replace(b"\r\n", b"")
@@ -271,7 +267,9 @@ async def test_a_message_too_large_for_the_database_is_rejected(mail: MessagingS
     large = [
         {"filename": "scan.bin", "contentType": "application/octet-stream", "content": encode_base64(bytes(600_000))}
     ]
-    body = {"authentication": make_credentials(), "message": make_message(attachmentList=large)}
-    assert "larger than the sandbox can store" in (await mail.call("Send", method="PUT", body=body))["message"]
+    assert (
+        "larger than the sandbox can store"
+        in (await mail.call("Send", message=make_message(attachmentList=large)))["message"]
+    )
     assert await nothing_happened(mail)
     await mail.send()

@@ -42,7 +42,7 @@ async def send(mail: MessagingServer, sender: str, recipient: str, operation: st
     username = "desk" if operation.endswith("WithTuser") else sender
     credentials = make_credentials(username) | {"directAddr": sender}
     body = {"authentication": credentials, "message": make_message(recipient, sender=sender)}
-    return await mail.call(operation, method="PUT", body=body)
+    return await mail.call(operation, body=body)
 
 
 async def get_status(mail: MessagingServer, smtp_id: str, sender: str) -> str:
@@ -71,7 +71,7 @@ async def test_a_user_without_a_certificate_can_only_read_mail(clinic: Messaging
         assert (await send(clinic, ADA, BOB, operation))["code"] == 2
         assert await clinic.list_effects(operation) == []
     forward = {"auth": make_credentials(ADA), "uids": [1], "recipients": [{"email": BOB, "type": "TO"}]}
-    assert await clinic.call_rejected("Forward", "INBOX", method="PUT", body=forward) == 2
+    assert await clinic.call_rejected("Forward", "INBOX", body=forward) == 2
     assert await clinic.get_uids(username=BOB) == []
     sent = await send(clinic, BOB, ADA)
     assert await get_status(clinic, sent["smtpId"], BOB) == "Remotely Failed"
