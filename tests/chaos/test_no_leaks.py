@@ -6,8 +6,10 @@ Frames are looked at with their locals, as tools print them that report errors.
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
 import functools
+import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -16,12 +18,12 @@ import pytest
 import directsuite as ds
 from directsuite.types import Token
 from tests.core import responses
-from tests.core.scripted_server import Responder, ScriptedServer
+from tests.core.scripted_server import Exchange, Responder, ScriptedServer
 from tests.core.scripted_suite import TWO_ATTEMPTS_POLICY, make_settings
 from tests.core.virtual_time import LoopClock, yield_to_loop, yield_until
-from tests.operations import METHODS
+from tests.operations import METHODS, OPERATIONS
 
-from . import echo_service, sentinels
+from . import sentinels
 from .leak_capture import (
     CapturedText,
     OutputCapture,
@@ -31,6 +33,199 @@ from .leak_capture import (
     collect_reprs,
     find_leaks,
 )
+
+_ALL_SENTINELS = " ".join(sentinels.ALL_SENTINELS)
+_PERSON: dict[str, Any] = {
+    "firstName": sentinels.NAME,
+    "lastName": sentinels.SURNAME,
+    "address": sentinels.STREET,
+    "username": sentinels.USERNAME,
+    "endpointPassword": sentinels.PATIENT_PASSWORD,
+    "userType": "SMTP",
+    "unknown": _ALL_SENTINELS,
+}
+_MAIL: dict[str, Any] = {
+    "uid": sentinels.UID,
+    "msgID": sentinels.SMTP_ID,
+    "folder": sentinels.FOLDER,
+    "sender": sentinels.ALICE,
+    "subject": sentinels.SUBJECT,
+    "body": sentinels.BODY,
+    "recipients": [{"email": sentinels.BOB, "type": "TO"}],
+    "headers": [{"name": "X-Planted", "value": sentinels.HEADER}],
+    "attachments": [
+        {
+            "content": base64.b64encode(sentinels.ATTACHED).decode(),
+            "contentType": "text/xml",
+            "filename": sentinels.FILE_NAME,
+        }
+    ],
+    "data": base64.b64encode(sentinels.RAW).decode(),
+    "unknown": _ALL_SENTINELS,
+}
+_LOG = {
+    "from": sentinels.ALICE,
+    "to": sentinels.BOB,
+    "messageId": sentinels.SMTP_ID,
+    "status": _ALL_SENTINELS,
+    "statusDetails": _ALL_SENTINELS,
+}
+_SUCCESS_BODIES: dict[str, dict[str, Any]] = {
+    "signing": {
+        "identifier": sentinels.DOCUMENT,
+        "documentDigest": sentinels.REASON,
+        "description": _ALL_SENTINELS,
+        "signatures": [{"name": sentinels.SIGNER, "reason": sentinels.REASON, "isSigned": True}],
+        "formFields": [{"name": sentinels.NAME, "value": _ALL_SENTINELS}],
+    },
+    "fax": {
+        "Username": sentinels.USERNAME,
+        "MessageHandle": sentinels.HANDLE,
+        "MessageDetail": [
+            {"MessageHandle": sentinels.HANDLE, "FaxNumber": sentinels.NUMBER, "description": _ALL_SENTINELS}
+        ],
+    },
+    "message": {
+        "success": True,
+        "code": 0,
+        "message": _ALL_SENTINELS,
+        "smtpId": sentinels.SMTP_ID,
+        "count": 1,
+        "uids": [sentinels.UID],
+        "folders": [sentinels.FOLDER],
+        "messages": [_MAIL],
+        "messageLogs": [_LOG],
+    },
+    "registration": {
+        "success": True,
+        "code": "000",
+        "description": _ALL_SENTINELS,
+        "sessionId": sentinels.SESSION,
+        "users": [_PERSON],
+        "patient": [_PERSON],
+    },
+    "token": {
+        "access_token": sentinels.TOKEN,
+        "refresh_token": sentinels.REFRESH_TOKEN,
+        "token_type": "Bearer",
+        "expires_in": 3600,
+        "unknown": _ALL_SENTINELS,
+    },
+}
+
+
+_SERVICES = {"mailbox": "message", "tuser": "message"}
+for _case in OPERATIONS.values():
+    if not isinstance(_case.response, bytes):  # add the members that are not planted above
+        _response: Any = _case.response
+        _body = _SUCCESS_BODIES[_SERVICES.get(_case.facade, _case.facade)]
+        _body.update({**_response, **_body})
+
+
+async def respond_success(exchange: Exchange) -> None:
+    service, *rest = exchange.request.target[1:].split("/")
+    pulled = service == "signing" and (rest[-1] == "pull" or (exchange.request.method == "GET" and rest[-1] != "info"))
+    await responses.respond(base64.b64encode(sentinels.PDF) if pulled else _SUCCESS_BODIES[service])(exchange)
+
+
+partial_response: Responder = responses.respond_in_chunks(
+    b'{"success": true, "messages": [{"uid": 1, "subject": "' + _ALL_SENTINELS.encode(), responses.Pause(900)
+)
+"""A successful response that stops in the middle."""
+
+
+def respond_after_login(responder: Responder) -> Responder:
+    async def chosen(exchange: Exchange) -> None:
+        await (respond_success if exchange.request.target.endswith("/login") else responder)(exchange)
+
+    return chosen
+
+
+def is_verification_request(target: str) -> bool:
+    return target.endswith("/info") or "/GetPatientAddressByMeta/" in target
+
+
+def respond_to_verification(verification: Responder, responder: Responder) -> Responder:
+    """Return a responder that accepts logins, and has separate responders for verifications and other requests."""
+
+    async def chosen(exchange: Exchange) -> None:
+        await (verification if is_verification_request(exchange.request.target) else respond_after_login(responder))(
+            exchange
+        )
+
+    return chosen
+
+
+def _respond_raw(answer: str) -> Responder:
+    content = answer.replace("\n", "\r\n").replace("@", _ALL_SENTINELS).encode()
+    return responses.close_after(responses.send_raw(content))
+
+
+def _make_rejection(status: int, **members: Any) -> Responder:
+    named = {
+        "success": False,
+        "message": _ALL_SENTINELS,
+        "error": _ALL_SENTINELS,
+        "error_description": _ALL_SENTINELS,
+        "description": _ALL_SENTINELS,
+    }
+    return responses.respond(named | members, status, X_Planted=_ALL_SENTINELS)
+
+
+async def _echo_request(exchange: Exchange) -> None:
+    await exchange.read()
+    request = exchange.request
+    said = json.dumps({"success": False, "message": f"{request.target} {request.headers} {request.body!r}"}).encode()
+    await exchange.write(responses.make_head(500, len(said)) + said)
+
+
+FAILURE_RESPONSES: dict[str, Responder] = {
+    "refused": _make_rejection(400, code=3),
+    "refused with a good status": _make_rejection(200, code=2),
+    "refused with a code": _make_rejection(200, code="208"),
+    "refused as OAuth does": responses.respond(
+        {"error": "invalid_grant", "error_description": _ALL_SENTINELS, "error_uri": _ALL_SENTINELS}, 400
+    ),
+    "request echoed": _echo_request,
+    "401": _make_rejection(401),
+    "403": _make_rejection(403),
+    "429": _make_rejection(429),
+    "503 with Retry-After": responses.respond(_ALL_SENTINELS.encode(), 503, Retry_After="1"),
+    "Retry-After that is none": responses.respond(_ALL_SENTINELS.encode(), 503, Retry_After=_ALL_SENTINELS),
+    "500": responses.respond(_ALL_SENTINELS.encode(), 500, Content_Type=_ALL_SENTINELS),
+    "redirect": responses.respond(b"", 302, Location=f"http://127.0.0.1:9/{_ALL_SENTINELS.replace(' ', '')}"),
+    "malformed": responses.respond(b'{"success": true, ' + _ALL_SENTINELS.encode()),
+    "misfit": responses.respond(
+        {
+            "success": True,
+            "code": 0,
+            "messages": _ALL_SENTINELS,
+            "identifier": [_ALL_SENTINELS],
+            "users": {_ALL_SENTINELS: 1},
+        }
+    ),
+    "refused at its end": responses.respond({"messages": [_MAIL], "message": _ALL_SENTINELS, "success": False}),
+    "truncated": responses.truncate({"success": True, "message": _ALL_SENTINELS}),
+    "cookies": responses.respond(
+        {"success": False, "code": 3}, 400, Set_Cookie=f"{_ALL_SENTINELS}; Path={_ALL_SENTINELS}"
+    ),
+    "media type": responses.respond(b"no", Content_Type=f"text/plain; charset={_ALL_SENTINELS}"),
+    "media type that is none": responses.respond(b"no", Content_Type=_ALL_SENTINELS),
+    "coding": responses.respond(_ALL_SENTINELS.encode(), Content_Encoding="gzip"),
+    "not HTTP": _respond_raw("220 @\n\n"),
+    "status line": _respond_raw("HTTP/1.1 2x0 @\n\n"),
+    "header without a name": _respond_raw("HTTP/1.1 200 OK\n@\n\n"),
+    "header twice": _respond_raw("HTTP/1.1 200 OK\nContent-Length: @\nContent-Length: 7\n\n@"),
+    "chunk size": _respond_raw("HTTP/1.1 200 OK\nTransfer-Encoding: chunked\n\n@\n@\n"),
+    "long header": _respond_raw("HTTP/1.1 200 OK\nX-Planted: " + "@" * 20 + "\n\n"),
+    "more than was announced": _respond_raw("HTTP/1.1 200 OK\nContent-Length: 3\n\n{} @"),
+    "reset": responses.reset,
+    "hang up": responses.hang_up,
+    "half a head": responses.send_partial_head,
+    "silence": responses.never_respond,
+}
+"""The failing responses, by name."""
+
 
 SECRET_VARIANTS = sentinels.encode_variants(sentinels.SECRETS)
 ALL_VARIANTS = sentinels.encode_variants(sentinels.ALL_SENTINELS)
@@ -100,10 +295,10 @@ async def find_leaks_by_call(
 
 @pytest.mark.exhaustive(limit=5)
 @DEBUG
-@pytest.mark.parametrize("failure", echo_service.FAILURE_RESPONSES)
+@pytest.mark.parametrize("failure", FAILURE_RESPONSES)
 async def test_failed_calls_show_nothing(captured: OutputCapture, failure: str, *, debug: bool) -> None:
     asyncio.get_running_loop().set_debug(debug)
-    responder = echo_service.respond_after_login(echo_service.FAILURE_RESPONSES[failure])
+    responder = respond_after_login(FAILURE_RESPONSES[failure])
     retry = TWO_ATTEMPTS_POLICY if debug else ds.RetryPolicy.none()
     calls = sentinels.CALLS | sentinels.MULTI_REQUEST_CALLS
     assert await find_leaks_by_call(calls, responder, captured, retry=retry) == {}
@@ -114,8 +309,7 @@ async def test_failed_login_shows_nothing(captured: OutputCapture) -> None:
     calls = {name: sentinels.CALLS[name] for name in ("login", "GetPatientAddressByMeta", "ProvisionIDProofedPatient")}
 
     found = {
-        name: await find_leaks_by_call(calls, responder, captured)
-        for name, responder in echo_service.FAILURE_RESPONSES.items()
+        name: await find_leaks_by_call(calls, responder, captured) for name, responder in FAILURE_RESPONSES.items()
     }
     assert {name: places for name, places in found.items() if places} == {}
     assert captured.operations == {*calls}
@@ -124,7 +318,7 @@ async def test_failed_login_shows_nothing(captured: OutputCapture) -> None:
 @pytest.mark.parametrize("debug", [False, True], ids=["", "debug"])
 async def test_calls_that_go_well_show_nothing(captured: OutputCapture, *, debug: bool) -> None:
     asyncio.get_running_loop().set_debug(debug)
-    async with ScriptedServer(echo_service.respond_success) as server, make_suite(server) as suite:
+    async with ScriptedServer(respond_success) as server, make_suite(server) as suite:
         captured.listen(suite)
         results = [await call(suite) for call in sentinels.CALLS.values()]
         assert find_leaks_in_reprs(suite) == []
@@ -133,7 +327,7 @@ async def test_calls_that_go_well_show_nothing(captured: OutputCapture, *, debug
 
 
 async def test_rejected_arguments_show_nothing(captured: OutputCapture) -> None:
-    async with ScriptedServer(echo_service.respond_success) as server, make_suite(server) as suite:
+    async with ScriptedServer(respond_success) as server, make_suite(server) as suite:
         for name, call in sentinels.INVALID_CALLS.items():
             with pytest.raises(ds.DirectSuiteError) as caught:
                 await call(suite)
@@ -144,7 +338,7 @@ async def test_rejected_arguments_show_nothing(captured: OutputCapture) -> None:
 @pytest.mark.parametrize("failures", [0, 3], ids=["tried", "left alone"])
 async def test_service_that_is_down_shows_nothing(captured: OutputCapture, failures: int) -> None:
     async with (
-        ScriptedServer(echo_service.respond_success) as server,
+        ScriptedServer(respond_success) as server,
         make_suite(server, circuit_failures=failures) as suite,
     ):
         captured.listen(suite)
@@ -160,14 +354,12 @@ def _is_in_flight(server: ScriptedServer, operation: str) -> bool:
     return server.busy > 0 and (operation == "login" or not server.requests[-1].target.endswith("/login"))
 
 
-@pytest.mark.parametrize(
-    "responder", [responses.never_respond, echo_service.partial_response], ids=["silence", "half an answer"]
-)
+@pytest.mark.parametrize("responder", [responses.never_respond, partial_response], ids=["silence", "half an answer"])
 async def test_cancelled_calls_show_nothing(captured: OutputCapture, responder: Responder) -> None:
     async with ScriptedServer(responder) as server, make_suite(server) as suite:
         captured.listen(suite)
         for name, call in sentinels.CALLS.items():
-            server.default_responder = responder if name == "login" else echo_service.respond_after_login(responder)
+            server.default_responder = responder if name == "login" else respond_after_login(responder)
             task = asyncio.ensure_future(await_outcome(call, suite))
             await yield_until(functools.partial(_is_in_flight, server, name))
             await yield_to_loop()
@@ -176,11 +368,9 @@ async def test_cancelled_calls_show_nothing(captured: OutputCapture, responder: 
 
 
 @pytest.mark.exhaustive(limit=8)
-@pytest.mark.parametrize("failure", echo_service.FAILURE_RESPONSES)
+@pytest.mark.parametrize("failure", FAILURE_RESPONSES)
 async def test_calls_that_turn_out_to_have_happened_show_nothing(captured: OutputCapture, failure: str) -> None:
-    responder = echo_service.respond_to_verification(
-        echo_service.respond_success, echo_service.FAILURE_RESPONSES[failure]
-    )
+    responder = respond_to_verification(respond_success, FAILURE_RESPONSES[failure])
     assert await find_leaks_by_call(sentinels.VERIFIED_CALLS, responder, captured, retry=ds.RetryPolicy.none()) == {}
     # A provisioned patient needs no field of the response, so this call accepts a misfit response.
     looks = VERIFICATION_OPERATIONS - {"GetPatientAddressByMeta"} if failure == "misfit" else VERIFICATION_OPERATIONS
@@ -192,20 +382,18 @@ async def test_cancelled_verifications_show_nothing(
     captured: OutputCapture, name: str, call: sentinels.SuiteCall
 ) -> None:
     async with (
-        ScriptedServer(echo_service.respond_to_verification(responses.never_respond, responses.hang_up)) as server,
+        ScriptedServer(respond_to_verification(responses.never_respond, responses.hang_up)) as server,
         make_suite(server) as suite,
     ):
         captured.listen(suite)
         task = asyncio.ensure_future(await_outcome(call, suite))
-        await yield_until(
-            lambda: any(echo_service.is_verification_request(request.target) for request in server.requests)
-        )
+        await yield_until(lambda: any(is_verification_request(request.target) for request in server.requests))
         await yield_to_loop()
         assert (name, await find_leaks_on_cancel(task)) == (name, [])
 
 
 async def test_stream_that_is_left_early_shows_nothing(captured: OutputCapture) -> None:
-    async with ScriptedServer(echo_service.respond_success) as server, make_suite(server) as suite:
+    async with ScriptedServer(respond_success) as server, make_suite(server) as suite:
         captured.listen(suite)
         async with contextlib.aclosing(sentinels.get_mailbox(suite).stream_messages(sentinels.FOLDER)) as messages:
             assert (await anext(messages)).subject == sentinels.SUBJECT
@@ -225,8 +413,8 @@ GRANTS: dict[str, Callable[[str], Token]] = {
 
 TOKENS = {"access_token": sentinels.TOKEN, "refresh_token": sentinels.REFRESH_TOKEN, "token_type": "Bearer"}
 DESCRIPTION = {"error_description": sentinels.CLIENT_SECRET}
-TOKEN_RESPONSES: dict[str, Responder] = echo_service.FAILURE_RESPONSES | {
-    "good": echo_service.respond_success,
+TOKEN_RESPONSES: dict[str, Responder] = FAILURE_RESPONSES | {
+    "good": respond_success,
     "client rejected": responses.respond({"error": "invalid_client"} | DESCRIPTION, 401),
     "scope rejected with a good status": responses.respond({"error": "invalid_scope"} | DESCRIPTION),
     "other type": responses.respond(TOKENS | {"token_type": sentinels.CLIENT_SECRET}),

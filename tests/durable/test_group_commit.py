@@ -17,6 +17,7 @@ import pytest
 from directsuite.core.files import DedicatedThread
 from directsuite.durable.sqlite import _HINT_NO_TRANSACTION_CONTROL, GroupCommitter
 from directsuite.errors import ClosedError
+from tests.statements import query_file
 
 
 class ExplainedError(Exception):
@@ -100,8 +101,7 @@ def insert(number: int) -> Callable[[sqlite3.Connection], int]:
 
 
 def kept(path: Path) -> list[int]:
-    with contextlib.closing(sqlite3.connect(path)) as connection:
-        return [number for (number,) in connection.execute("SELECT n FROM number ORDER BY n")]
+    return [number for (number,) in query_file(path, "SELECT n FROM number ORDER BY n")]
 
 
 @contextlib.asynccontextmanager

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import sqlite3
 import threading
 from array import array
 from collections import Counter
@@ -29,6 +28,7 @@ from directsuite.sync.remote import Remote
 from directsuite.sync.round import ContradictionError, MailboxRounds
 from directsuite.sync.store import Store
 from tests.integration.scenario import SleepDrivenClock
+from tests.statements import query_file
 from tests.sync.rounds import Rounds
 from tests.sync.test_sqlite_store import MAILBOX
 
@@ -299,9 +299,8 @@ async def test_the_next_round_waits_for_the_commit_of_a_cancelled_one(tmp_path: 
             await asyncio.sleep(0)
         sink.may_go_on.set()
         await again
-    with sqlite3.connect(tmp_path / "sync.db") as database:
-        assert [uid for (uid,) in database.execute("SELECT uid FROM told ORDER BY uid")] == list(range(1, 11))
-    database.close()
+    told = query_file(tmp_path / "sync.db", "SELECT uid FROM told ORDER BY uid")
+    assert [uid for (uid,) in told] == list(range(1, 11))
 
 
 async def test_few_messages_are_requested_if_all_fail(store: SqliteStore) -> None:

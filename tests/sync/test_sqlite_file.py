@@ -26,7 +26,7 @@ from directsuite.jobs.delivery import DeliveryJournal
 from directsuite.jobs.signing import SigningJournal
 from directsuite.sync.model import ChangeSet, Lease, MessageState, StoredFolder, StoreError
 from directsuite.sync.store import FILE, SqliteStore
-from tests.statements import sql
+from tests.statements import query_file, sql
 from tests.sync.test_sqlite_store import MAILBOX, make_row
 
 _HERE = Path(__file__).parents[2]  # from where a child process imports
@@ -77,7 +77,7 @@ async def test_a_full_disk_is_reported_and_recovered(path: Path) -> None:
 
 _WITHOUT_MEMORY = """
 import asyncio, contextlib, sys
-from tests.statements import sql
+from tests.statements import query_file, sql
 from directsuite.sync.store import SqliteStore
 from directsuite.sync.model import ChangeSet, MessageRow, MessageState, StoreError
 
@@ -211,8 +211,7 @@ def test_a_database_of_another_kind_is_rejected_and_unchanged(kind: str, there: 
     if there in KINDS:
         asyncio.run(KINDS[there](path))
     else:
-        with contextlib.closing(sqlite3.connect(path)) as connection:
-            connection.execute("CREATE TABLE patient (name)")
+        query_file(path, "CREATE TABLE patient (name)")
     before = path.read_bytes()
     if there == kind:
         asyncio.run(KINDS[kind](path))
@@ -240,8 +239,7 @@ def test_a_damaged_file_is_reported(path: Path) -> None:
 @pytest.mark.parametrize(("later", "told"), [(1, "Upgrade directsuite"), (-1, "Finish the work with the earlier")])
 def test_another_version_is_rejected_and_unchanged(path: Path, later: int, told: str) -> None:
     asyncio.run(opened_and_closed(path))
-    with contextlib.closing(sqlite3.connect(path)) as connection:
-        connection.execute(f"PRAGMA user_version = {FILE.version + later}")
+    query_file(path, f"PRAGMA user_version = {FILE.version + later}")
     before = path.read_bytes()
     with pytest.raises(StoreError, match=told):
         asyncio.run(opened_and_closed(path))

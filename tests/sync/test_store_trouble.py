@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import sqlite3
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
@@ -20,7 +19,7 @@ from directsuite.sync import RoundFinished, SqliteSink, SqliteStore, Store, Sync
 from directsuite.sync.model import MailboxStatus
 from directsuite.sync.status import WorkerStatus, build_status_path, read_status, write_status
 from tests.integration.scenario import ALICE, BOB, Scenario
-from tests.statements import sql
+from tests.statements import query_file, sql
 from tests.sync.test_synchronizer import SteppedClock, make_sync
 
 if TYPE_CHECKING:
@@ -109,8 +108,7 @@ async def run_worker(scenario: Scenario, store: Store, path: Path) -> AsyncGener
 
 
 def read_subjects(path: Path) -> list[str]:
-    with contextlib.closing(sqlite3.connect(path)) as connection:
-        return [subject for (subject,) in connection.execute("SELECT subject FROM message ORDER BY subject")]
+    return [subject for (subject,) in query_file(path, "SELECT subject FROM message ORDER BY subject")]
 
 
 async def test_a_full_disk_is_reported_until_it_has_room(scenario: Scenario, tmp_path: Path) -> None:

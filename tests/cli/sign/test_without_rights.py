@@ -42,25 +42,25 @@ async def sign(runner: SignRunner, *sources: str) -> CliResult:
     return CliResult(process.returncode or 0, out.decode(), err.decode())
 
 
-def refused(told: CliResult) -> dict[str, str]:
-    return {each["name"]: each["problem"] for each in told.document["refused"]}
+def assert_reported(told: CliResult, signed: int, refused: dict[str, str]) -> None:
+    """Check that these documents were not signed, for these reasons, and that the command says so."""
+    pdfs = "1 PDF" if len(refused) == 1 else f"{len(refused)} PDFs"
+    assert (told.status, told.document["signed"], told.err) == (1, signed, _TOLD.format(pdfs))
+    assert {each["name"]: each["problem"] for each in told.document["refused"]} == refused
 
 
 async def test_folder_in_a_folder_is_reported_whatever_else_has_its_name(cli: SignRunner) -> None:
     cli.write_pdfs("one/a.pdf", "one/sub/x.pdf", "two/sub/b.pdf", "two/c.pdf")
     (cli.folder / "one/sub").chmod(0)
     told = await sign(cli, "one", "two")
-    assert (told.status, told.document["signed"], told.err) == (1, 3, _TOLD.format("1 PDF"))
-    assert refused(told) == {"sub": "the folder can't be read (Permission denied)"}
+    assert_reported(told, 3, {"sub": "the folder can't be read (Permission denied)"})
     assert cli.list_files() == ["a.pdf", "c.pdf", "sub/b.pdf"]
 
 
 async def test_unreadable_file_is_reported(cli: SignRunner) -> None:
     cli.write_pdfs("in/a.pdf", "in/b.pdf")
     (cli.folder / "in/b.pdf").chmod(0)
-    told = await sign(cli, "in")
-    assert (told.status, told.document["signed"], told.err) == (1, 1, _TOLD.format("1 PDF"))
-    assert refused(told) == {"b.pdf": "it can't be read (Permission denied)"}
+    assert_reported(await sign(cli, "in"), 1, {"b.pdf": "it can't be read (Permission denied)"})
 
 
 async def test_report_comes_of_failures_whose_folder_has_lost_its_rights(cli: SignRunner) -> None:
@@ -69,9 +69,7 @@ async def test_report_comes_of_failures_whose_folder_has_lost_its_rights(cli: Si
     assert (await cli.run("in", *SIGNED)).document["signed"] == 0
     cli.write_pdfs("in/a.pdf")
     (cli.folder / "in/sub").chmod(0)
-    told = await sign(cli, "in")
-    assert (told.status, told.document["signed"], told.err) == (1, 1, _TOLD.format("1 PDF"))
-    assert refused(told) == {"sub": "the folder can't be read (Permission denied)"}
+    assert_reported(await sign(cli, "in"), 1, {"sub": "the folder can't be read (Permission denied)"})
 
 
 @pytest.mark.parametrize(
@@ -88,8 +86,7 @@ async def test_folder_in_the_output_is_reported(mode: int, problem: str, cli: Si
     (cli.folder / "out/sub").chmod(mode)
     told = await sign(cli, "in")
     (cli.folder / "out/sub").chmod(0o700)
-    assert (told.status, told.document["signed"], told.err) == (1, 1, _TOLD.format("2 PDFs"))
-    assert refused(told) == {"sub/a.pdf": problem, "sub/deep/b.pdf": problem}
+    assert_reported(told, 1, {"sub/a.pdf": problem, "sub/deep/b.pdf": problem})
     assert cli.list_files() == ["c.pdf"]
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
-from contextlib import closing
 from typing import Any
 
 import attrs
@@ -13,14 +11,14 @@ from directsuite.sandbox.server import Sandbox
 from tests.cli.conftest import CliResult, CliRunner
 from tests.integration.conftest import sandbox as sandbox
 from tests.integration.scenario import ALICE, BOB, PASSWORD, make_raw_message
+from tests.statements import query_file
 
 HERS = ("--mailbox", ALICE)
 BOTH = (*HERS, "--mailbox", BOB)
 
 
 def list_subjects(path: str = "directsuite-sync.db") -> list[str]:
-    with closing(sqlite3.connect(path)) as connection:
-        return sorted(subject for (subject,) in connection.execute("SELECT subject FROM message"))
+    return sorted(subject for (subject,) in query_file(path, "SELECT subject FROM message"))
 
 
 @attrs.frozen(kw_only=True)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import re
 import socket
-import sqlite3
 import sys
-from contextlib import closing
 
 import pytest
 
 from tests.cli.sync.conftest import BOTH, HERS, SyncRunner
 from tests.integration.scenario import ALICE, BOB
+from tests.statements import query_file
 
 STORE = (*HERS, "--store", "sync.db")
 COMMANDS = (("run", *BOTH, "--passwords", "passwords.toml"), ("status",), ("audit",), ("retry",))
@@ -137,12 +136,10 @@ async def test_another_sink_is_rejected_and_the_first_one_goes_on(
 
 async def test_looking_and_requesting_bind_nothing(cli: SyncRunner) -> None:
     assert (await cli.run_once(*STORE)).status == 0
-    with closing(sqlite3.connect("sync.db")) as connection:  # as an earlier release left it
-        connection.execute("DROP TABLE sink")
+    query_file("sync.db", "DROP TABLE sink")  # as an earlier release left it
     for command in ("status", "audit", "retry"):
         await cli.run(command, "--store", "sync.db")
-        with closing(sqlite3.connect("sync.db")) as connection:
-            tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
+        tables = {name for (name,) in query_file("sync.db", "SELECT name FROM sqlite_master")}
         assert "sink" not in tables
     assert (await cli.run_once(*STORE)).status == 0
     assert (await cli.run_once(*STORE, "--maildir", "mail")).status == 2

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections import Counter
-from contextlib import closing
 
 import pytest
 
@@ -16,6 +14,7 @@ from directsuite.core.events import Event
 from directsuite.sync import Kind, MailboxProgress, RoundFinished, SqliteStore, StoreError, Synchronizer, SyncStatus
 from tests.cli.sync.conftest import BOTH, HERS, SyncRunner, list_subjects
 from tests.integration.scenario import ALICE, BOB, PASSWORD
+from tests.statements import query_file
 
 
 async def test_messages_go_into_the_store_once(cli: SyncRunner) -> None:
@@ -42,8 +41,7 @@ async def test_all_folders_or_some_of_them(cli: SyncRunner) -> None:
     sent = ("--folder", "INBOX.Sent", "--folder", "INBOX")
     for options, store in ((sent, "some.db"), (("--all-folders",), "all.db")):
         assert (await cli.run_once(*HERS, "--store", store, *options)).status == 0
-        with closing(sqlite3.connect(store)) as connection:
-            found = {name for (name,) in connection.execute("SELECT name FROM folder")}
+        found = {name for (name,) in query_file(store, "SELECT name FROM folder")}
         assert {"INBOX", "INBOX.Sent"} <= found
         assert (len(found) > 2) == (store == "all.db")
 
@@ -60,8 +58,8 @@ async def test_mailbox_of_the_environment_where_none_is_given(cli: SyncRunner) -
     for options, known in (((), [ALICE]), (("--mailbox", BOB), [ALICE, BOB])):
         result = await cli.run_once(*options)
         assert (result.status, result.err) == (0, "")
-        with closing(sqlite3.connect("directsuite-sync.db")) as connection:
-            assert [name for (name,) in connection.execute("SELECT name FROM mailbox ORDER BY name")] == known
+        rows = query_file("directsuite-sync.db", "SELECT name FROM mailbox ORDER BY name")
+        assert [name for (name,) in rows] == known
 
 
 async def test_duplicate_folder_is_polled_once_and_inbox_ignores_case(cli: SyncRunner) -> None:
@@ -69,8 +67,7 @@ async def test_duplicate_folder_is_polled_once_and_inbox_ignores_case(cli: SyncR
     result = await cli.run_once(*HERS, *folders)
     assert (result.status, result.err) == (0, "")
     assert parse_folders(folders[1::2]) == ["INBOX", "INBOX.Sent"]
-    with closing(sqlite3.connect("directsuite-sync.db")) as connection:
-        assert sorted(connection.execute("SELECT name FROM folder")) == [("INBOX",), ("INBOX.Sent",)]
+    assert sorted(query_file("directsuite-sync.db", "SELECT name FROM folder")) == [("INBOX",), ("INBOX.Sent",)]
 
 
 async def test_mistyped_folder_is_reported_in_words_that_fit(cli: SyncRunner) -> None:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import os
 import socket
-import sqlite3
 import sys
 import time
-from contextlib import closing
 
 import pytest
 
@@ -15,6 +13,7 @@ from directsuite.sync import MailboxProgress, SqliteSink, SqliteStore, SyncStatu
 from directsuite.sync.status import WorkerStatus, write_status
 from tests.cli.sync.conftest import BOTH, SyncRunner
 from tests.integration.scenario import ALICE, BOB
+from tests.statements import query_file
 
 pytestmark = pytest.mark.wide
 
@@ -217,8 +216,7 @@ async def test_request_for_somebody_unknown_is_rejected(cli: SyncRunner) -> None
     for number, known in ((1, ()), (2, ("--mailbox", ALICE))):
         unknown = ("retry", *known, "--mailbox", "nobody@direct.example.test")
         await cli.fail(2, f"--mailbox number {number} is not in the store", *unknown)
-    with closing(sqlite3.connect("directsuite-sync.db")) as connection:
-        assert connection.execute("SELECT count(*) FROM operator_request").fetchall() == [(0,)]
+    assert query_file("directsuite-sync.db", "SELECT count(*) FROM operator_request") == [(0,)]
 
 
 async def test_worker_that_has_ended_does_not_live(cli: SyncRunner) -> None:

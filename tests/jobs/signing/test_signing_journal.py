@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import sqlite3
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -14,6 +12,7 @@ import directsuite as ds
 from directsuite.jobs.signing import DocumentState, SigningEntry, SigningJournal
 from directsuite.jobs.signing.journal import Lease, compute_signatures_digest
 from tests.jobs.signing.job_factory import SIGNATURES, JobFactory
+from tests.statements import query_file
 
 NAMES = ["a.pdf", "b/c.pdf", "\udcff.pdf", "\N{SNOWMAN}.pdf"]
 
@@ -151,10 +150,7 @@ async def test_index_that_an_earlier_version_created_is_removed(tmp_path: Path) 
     path = tmp_path / "journal.db"
     async with SigningJournal(path) as journal:
         await journal.lease.entries(NAMES)
-    with contextlib.closing(sqlite3.connect(path)) as database:
-        database.execute("CREATE INDEX signing_document_state ON signing_document (job, state)")
+    query_file(path, "CREATE INDEX signing_document_state ON signing_document (job, state)")
     async with SigningJournal(path) as journal:
         assert (await journal.tally()).states == {DocumentState.NEW: len(NAMES)}
-    with contextlib.closing(sqlite3.connect(path)) as database:
-        found = database.execute("SELECT count(*) FROM sqlite_master WHERE name = 'signing_document_state'")
-        assert found.fetchone() == (0,)
+    assert query_file(path, "SELECT count(*) FROM sqlite_master WHERE name = 'signing_document_state'") == [(0,)]

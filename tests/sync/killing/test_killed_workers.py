@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import email
 import logging
-import sqlite3
 from pathlib import Path
 
 import pytest
 
 from directsuite.sync.sinks.maildir import build_folder_dir, build_mailbox_dir
+from tests.statements import query_file
 from tests.sync.killing.traffic import ADDRESSES, FOLDERS, assert_equal, run_with_kills
 from tests.sync.killing.worker import MAILDIR
 
@@ -23,9 +22,8 @@ SECONDS = [8, pytest.param(120, marks=pytest.mark.slow)]
 async def test_the_sink_has_each_message_once(seconds: int, tmp_path: Path) -> None:
     path = tmp_path / "sync.db"
     listed = await run_with_kills(seconds, str(path))
-    with contextlib.closing(sqlite3.connect(path)) as database:
-        rows = database.execute("SELECT mailbox, folder, uid, subject FROM message WHERE present = 1").fetchall()
-        new = [subject for (subject,) in database.execute("SELECT subject FROM told WHERE kind = 'new'")]
+    rows = query_file(path, "SELECT mailbox, folder, uid, subject FROM message WHERE present = 1")
+    new = [subject for (subject,) in query_file(path, "SELECT subject FROM told WHERE kind = 'new'")]
     assert_equal(listed, rows, new)
 
 
