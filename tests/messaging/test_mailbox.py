@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -76,33 +75,10 @@ async def test_sender_is_filled_in_and_compared_case_insensitively(
     assert message.sender == sender
 
 
-def test_attachment_from_a_path_reads_nothing_yet(tmp_path: Path) -> None:
-    path = tmp_path / "unknown.zzz"
-    path.write_bytes(b"content")
-    attachment = ds.Attachment.from_path(path)
-    assert (attachment.content, attachment.media_type) == (b"", "application/octet-stream")
-    assert ds.Attachment.from_path(path, content_type="text/csv; header=present").media_type == "text/csv"
-
-
 async def test_response_to_a_send_without_a_message_id_is_a_success(services: FakeServices, box: ds.Mailbox) -> None:
     for members in ({}, {"smtpId": None}):
         services.add_response("PUT", f"{MESSAGE}/Send", SUCCESS | members)
         assert (await box.send(_MESSAGE)).smtp_id == ""
-
-
-@pytest.mark.parametrize(
-    "spoilt",
-    [{"body": b'{"success": tr'}, {"body": b"<html>"}, {"body": b""}, {"status": 502}, {"status": 500, "body": b"{}"}],
-    ids=str,
-)
-async def test_malformed_response_to_a_send_leaves_the_outcome_open(
-    spoilt: dict[str, Any], services: FakeServices, box: ds.Mailbox
-) -> None:
-    services.add_response("PUT", f"{MESSAGE}/Send", **spoilt)
-    with pytest.raises(ds.OutcomeUnknownError) as caught:
-        await box.with_options(retry=ds.RetryPolicy(attempts=4)).send(_MESSAGE)
-    assert "INBOX.Sent" in caught.value.how_to_find_out
-    assert len(services.requests_by_url) == 1
 
 
 FAILURES: list[tuple[str, str, Callable[[ds.Mailbox], Awaitable[object]]]] = [
