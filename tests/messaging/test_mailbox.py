@@ -81,6 +81,21 @@ async def test_response_to_a_send_without_a_message_id_is_a_success(services: Fa
         assert (await box.send(_MESSAGE)).smtp_id == ""
 
 
+@pytest.mark.parametrize(
+    "spoilt",
+    [{"body": b'{"success": tr'}, {"body": b"<html>"}, {"body": b""}, {"status": 502}, {"status": 500, "body": b"{}"}],
+    ids=str,
+)
+async def test_malformed_response_to_a_send_leaves_the_outcome_open(
+    spoilt: dict[str, Any], services: FakeServices, box: ds.Mailbox
+) -> None:
+    services.add_response("PUT", f"{MESSAGE}/Send", **spoilt)
+    with pytest.raises(ds.OutcomeUnknownError) as caught:
+        await box.with_options(retry=ds.RetryPolicy(attempts=4)).send(_MESSAGE)
+    assert "INBOX.Sent" in caught.value.how_to_find_out
+    assert len(services.requests_by_url) == 1
+
+
 FAILURES: list[tuple[str, str, Callable[[ds.Mailbox], Awaitable[object]]]] = [
     ("GetUIDs/INBOX", "check that the folder exists: ", lambda box: box.get_uids("INBOX")),
     (
