@@ -182,7 +182,9 @@ class ArraySplitter:
         while delimiter in (_COMMA, _COLON):
             while not self._find_delimiter():
                 yield _NEEDS_MORE
-            delimiter = self._buffer[self._position]
+            previous, delimiter = delimiter, self._buffer[self._position]
+            if delimiter == previous == _COLON:
+                return
             is_target = delimiter == _COLON and self._is_key()
             self._retain(self._position + 1)
             if is_target:

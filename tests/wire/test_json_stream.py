@@ -145,3 +145,10 @@ def test_element_is_yielded_when_it_is_complete(values: list[Any]) -> None:
 def test_nothing_after_the_end_is_yielded() -> None:
     splitter = ArraySplitter(KEY)
     assert list(splitter.feed(b'{"messages":[1]}{"messages":[2]},"messages":[3],')) == [1]
+
+
+def test_no_element_is_yielded_after_two_colons() -> None:
+    splitter = ArraySplitter(KEY)
+    assert list(splitter.feed(b'{"messages"::[1,2],"messages":[3]}')) == []
+    with pytest.raises(MismatchError):
+        splitter.finish()
