@@ -103,6 +103,7 @@ READ: list[tuple[object, datetime]] = [
     ("2024-11-06", datetime(2024, 11, 6, tzinfo=UTC)),
     ("20241106", datetime(2024, 11, 6, tzinfo=UTC)),
     ("Wed, 06 Nov 2024 16:06 GMT", AT_4_PM.replace(second=0)),
+    ("Thu, 06 Nov 69 16:06:15 +0000", AT_4_PM.replace(year=1969)),
     ("Fri, 06 Nov 70 16:06:15 +0000", AT_4_PM.replace(year=1970)),
     ("Nov 6, 2024 12:06:15 AM", MORNING),
     ("Nov 6, 2024 12:06:15 PM", MORNING.replace(hour=12)),
