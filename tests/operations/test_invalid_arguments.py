@@ -97,8 +97,8 @@ MAILBOX: list[tuple[str, str, tuple[Any, ...]]] = [
     ("send", "attachment_list[0]", (message(attachment_list=[ds.Attachment.from_path("/nowhere/file.pdf")]),)),
     ("send", "attachment_list", (message(attachment_list=[None]),)),
     *(
-        ("send", "attachment_list", (message(attachment_list=[ds.Attachment(content=b"a", **named)]),))
-        for named in ({"filename": "a.txt"}, {"content_type": "text/plain"})
+        ("send", "attachment_list", (message(attachment_list=[attachment]),))
+        for attachment in (ds.Attachment(b"a", filename="a.txt"), ds.Attachment(b"a", content_type="text/plain"))
     ),
     ("send_once", "message", (None,)),
     ("forward", "uids", ("INBOX", [], [BOB])),
