@@ -98,7 +98,10 @@ MAILBOX: list[tuple[str, str, tuple[Any, ...]]] = [
     ("send", "attachment_list", (message(attachment_list=[None]),)),
     *(
         ("send", "attachment_list", (message(attachment_list=[attachment]),))
-        for attachment in (ds.Attachment(b"a", filename="a.txt"), ds.Attachment(b"a", content_type="text/plain"))
+        for attachment in (
+            ds.Attachment(content=b"a", filename="a.txt"),
+            ds.Attachment(content=b"a", content_type="text/plain"),
+        )
     ),
     ("send_once", "message", (None,)),
     ("forward", "uids", ("INBOX", [], [BOB])),
