@@ -32,7 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
         process.prepare_streams()  # because Ctrl-C may have prevented it before
         process.end_line()
-        process.echo_err("interrupted" if process.has_begun else f"stopped; {process.NOTHING_CHANGED}")
+        process.echo_err("interrupted" if process.state.has_begun else f"stopped; {process.NOTHING_CHANGED}")
         return process.ExitStatus.INTERRUPTED
 
 
@@ -44,7 +44,7 @@ def _run_command_line(arguments: Sequence[str]) -> int:
     from directsuite.cli import process
     from directsuite.cli.process import ExitStatus, MissingExtraError, echo_err
 
-    process.has_begun = False
+    process.state = process.RunState()
     try:
         process.prepare_streams()
         process.prepare_width()

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, cast
 from cyclopts import App, CycloptsError, Group
 
 from directsuite._version import __version__
+from directsuite.cli import process
 from directsuite.cli.options import EPILOGUE, CommonOptions
-from directsuite.cli.process import ExitStatus, echo_err, options_of_variables
+from directsuite.cli.process import ExitStatus, echo_err
 from directsuite.cli.usage import explain_usage_error
 
 if TYPE_CHECKING:
@@ -109,11 +110,10 @@ def _apply_common_options(options: object) -> Generator[None]:
     if isinstance(options, CommonOptions):
         variables = {"DIRECTSUITE_PROFILE": options.profile, "DIRECTSUITE_VERBOSE": str(options.verbose or "")}
         os.environ.update({name: text for name, text in variables.items() if text})
-        options_of_variables.update({"DIRECTSUITE_PROFILE": "--profile"} if options.profile else {})
+        process.state.options_of_variables.update({"DIRECTSUITE_PROFILE": "--profile"} if options.profile else {})
     try:
         yield
     finally:
-        options_of_variables.clear()
         for name in {"DIRECTSUITE_PROFILE", "DIRECTSUITE_VERBOSE"} - previous_variables.keys():
             os.environ.pop(name, None)
         os.environ.update(previous_variables)

@@ -58,7 +58,7 @@ class Command:
         A UsageError, ItemNotFoundError, DirectSuiteError, OSError or Ctrl-C is reported on stderr, but a
         BrokenPipeError and other errors are raised.
         """
-        process.has_begun = True
+        process.state.has_begun = True
         try:
             work = begin()
             if not isinstance(work, Coroutine):

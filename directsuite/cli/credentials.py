@@ -24,11 +24,10 @@ from typing import Any, Literal, cast
 import attrs
 
 import directsuite as ds
+from directsuite.cli import process
 from directsuite.cli.errors import (
     NOT_TEXT_PROBLEM,
     UsageError,
-    secret_owners,
-    secret_sources,
     validate_text,
     with_value,
 )
@@ -79,10 +78,10 @@ def find_secret(name: str, file: Path | None, owner: str = "") -> ds.Secret:
     name: such as "token". file: the value of its option. owner: the address or user name of a password.
     """
     if owner:
-        secret_owners[name] = owner
-    secret, secret_sources[name] = _find_secret(name, file, owner)
+        process.state.secret_owners[name] = owner
+    secret, process.state.secret_sources[name] = _find_secret(name, file, owner)
     if name == "token" and (problem := find_header_problem(secret.reveal())) is not None:
-        raise UsageError(f"The access token from {secret_sources[name]} {problem}. Correct it there.")
+        raise UsageError(f"The access token from {process.state.secret_sources[name]} {problem}. Correct it there.")
     return secret
 
 
@@ -184,7 +183,7 @@ def read_token(file: Path | None) -> ds.Secret | ds.ClientCredentials | ds.Refre
     if file is None:
         token = Configuration.read().read_token(allow_insecure_http=ds.Settings.from_env().allow_insecure_http)
         if token is not None and not isinstance(token, ds.Secret):
-            secret_sources["token"] = "the OAuth client of token_url"  # noqa: S105  a source
+            process.state.secret_sources["token"] = "the OAuth client of token_url"  # noqa: S105  a source
             return token
     return find_secret("token", file)
 

@@ -15,7 +15,8 @@ from pathlib import Path
 from types import MappingProxyType
 
 from directsuite import errors
-from directsuite.cli.process import ExitStatus, is_verbose, make_printable, options_of_variables
+from directsuite.cli import process
+from directsuite.cli.process import ExitStatus, is_verbose, make_printable
 from directsuite.core.files import explain_os_error
 from directsuite.core.outcome import ErrorScope, find_error_scope
 
@@ -40,10 +41,6 @@ HINT_CHECK_CLIENT = (
 """What to do if the token endpoint rejects an OAuth client."""
 _SECRETS = {"signing": "token", "fax": "token", "messaging": "mailbox_password", "registration": "login_password"}
 """The secret of each service."""
-secret_sources = dict[str, str]()
-"""The source of each secret that the command has read, such as a variable, by the secret's name."""
-secret_owners = dict[str, str]()
-"""The address or user name that each of these passwords belongs to, by the secret's name."""
 _MAX_QUOTED_CHARS = 300
 _DISK_FULL_ERRNOS = (errno.ENOSPC, errno.EDQUOT)
 _HINT_FREE_SPACE = "Free some space, then run the same command again."
@@ -176,9 +173,10 @@ def describe_secret_source(error: errors.DirectSuiteError) -> str:
     """Return the source of the secret that a service rejected, in parentheses; empty if it is unknown."""
     secret = _SECRETS.get(error.service or "", "")
     kind = secret.rpartition("_")[2]
-    if secret in secret_owners and is_verbose():
-        kind = f"{kind} of {make_printable(secret_owners[secret])}"
-    return f" (the {kind} is from {secret_sources[secret]})" if secret in secret_sources else ""
+    owners, sources = process.state.secret_owners, process.state.secret_sources
+    if secret in owners and is_verbose():
+        kind = f"{kind} of {make_printable(owners[secret])}"
+    return f" (the {kind} is from {sources[secret]})" if secret in sources else ""
 
 
 def quote_service_message(error: errors.DirectSuiteError) -> str:
@@ -202,7 +200,7 @@ def _get_url_variable(service: str | None) -> str:
 def explain_error(error: errors.DirectSuiteError) -> str:
     """Return the problem without the advice."""
     explanation = error.explanation.rstrip(".")
-    for variable, option in options_of_variables.items():
+    for variable, option in process.state.options_of_variables.items():
         explanation = explanation.replace(variable, option)
     return explanation if error.operation is None else f"{error.operation}: {explanation}"
 

@@ -25,10 +25,23 @@ from typing import Any, Self, cast
 NOTHING_CHANGED = "nothing was changed: run the same command again"
 """What to do after an interrupted command that only reads or has not started."""
 
-has_begun = False
-"""True if the work of a command has started; set by `Command.run`."""
-options_of_variables = dict[str, str]()
-"""The option that has set each of these variables, for messages; set by `run` of `app`."""
+
+class RunState:
+    """The state of the running command that messages depend on."""
+
+    def __init__(self) -> None:
+        self.has_begun = False
+        """True if the work of the command has started; set by `Command.run`."""
+        self.options_of_variables = dict[str, str]()
+        """The option that has set each of these variables; set by `run` of `app`."""
+        self.secret_sources = dict[str, str]()
+        """The source of each secret that the command has read, such as a variable, by the secret's name."""
+        self.secret_owners = dict[str, str]()
+        """The address or user name that each of these passwords belongs to, by the secret's name."""
+
+
+state = RunState()
+"""The state of the running command. `main` replaces it at the start of each command."""
 
 EXTRAS: Mapping[str, tuple[str, ...]] = {
     "cli": ("cyclopts", "justhtml", "keyring", "rich"),

@@ -27,10 +27,10 @@ import attrs
 from cyclopts import Parameter
 
 import directsuite as ds
-from directsuite.cli import credentials, sync_status
+from directsuite.cli import credentials, process, sync_status
 from directsuite.cli import options as opt
 from directsuite.cli.command import CommandParameter, Work, handle_signals, log_to_stderr, make_request_listeners
-from directsuite.cli.errors import UsageError, secret_sources, validate_text, with_value
+from directsuite.cli.errors import UsageError, validate_text, with_value
 from directsuite.cli.output import format_count
 from directsuite.cli.process import ExitStatus, ignore_stdout_errors, show_line
 from directsuite.config_file import MAX_SECRETS_BYTES, Configuration
@@ -301,22 +301,21 @@ def make_password_source(addresses: Sequence[str], file: Path | None) -> Passwor
     ConfigurationError.
     """
     if file is not None:
-        secret_sources["mailbox_password"] = with_value("the file of --passwords", file)
+        process.state.secret_sources["mailbox_password"] = with_value("the file of --passwords", file)
         return _make_file_source(file)
     configuration = Configuration.read()
     if (secret := configuration.read_secret("mailbox_password")) is not None:
-        secret_sources["mailbox_password"] = configuration.find_origin("mailbox_password")
+        source = process.state.secret_sources["mailbox_password"] = configuration.find_origin("mailbox_password")
         if len(addresses) != 1:
             raise UsageError(
-                f"The mailbox password of {secret_sources['mailbox_password']} is only for a single mailbox. Give "
-                "--passwords FILE for several."
+                f"The mailbox password of {source} is only for a single mailbox. Give --passwords FILE for several."
             )
         return _make_keyring_source({addresses[0]: secret})
     typed = dict[str, ds.Secret]()
     if credentials.is_interactive():
         missing = [address for address in addresses if credentials.find_in_keyring(address) is None]
         typed = {each: credentials.ask_for_secret("mailbox password", f"Password of {each}") for each in missing}
-    secret_sources["mailbox_password"] = "your answer to the question" if typed else "the keyring"
+    process.state.secret_sources["mailbox_password"] = "your answer to the question" if typed else "the keyring"
     if typed or credentials.has_keyring():
         return _make_keyring_source(typed)
     raise UsageError(f"No password is set. {_HINT_PASSWORD_SOURCES}.")
@@ -392,7 +391,7 @@ class LineDisplay:
             mailboxes = self._get_mailboxes().values()
             self._mailboxes = {each.number: each for each in mailboxes if each.number is not None}
             mailbox = self._mailboxes.get(event.mailbox)
-        problems, source = [event.problem or ""], secret_sources.get("mailbox_password")
+        problems, source = [event.problem or ""], process.state.secret_sources.get("mailbox_password")
         if event.problem is not None and mailbox is not None and mailbox.folders:
             problems = [f"{folder}: {problem}" for folder, problem in mailbox.folders.items()]
         elif event.failure == ds.AuthenticationError.__name__ and source is not None:

@@ -15,9 +15,10 @@ from typing import Any
 import pytest
 
 from directsuite import __version__
-from directsuite.cli import app, main
+from directsuite.cli import app, main, process
 from directsuite.cli.app import build_app
 from directsuite.cli.command import Command
+from directsuite.errors import AuthenticationError
 from tests.cli.conftest import COMMANDS, EXAMPLES
 
 
@@ -180,6 +181,31 @@ def test_interrupt_during_command_does_not_claim_no_change(
     assert main(["demo"]) == 130
     told = capsys.readouterr()
     assert (told.out, told.err) == ("", "directsuite: interrupted\n")
+
+
+def test_state_of_a_command_does_not_reach_the_next_one(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def reject() -> int:
+        raise AuthenticationError("DIRECTSUITE_PROFILE", status=403, service="messaging")
+
+    def use_state(_: object) -> int:
+        process.state.secret_sources["mailbox_password"] = "the keyring"
+        process.state.secret_owners["mailbox_password"] = "alice@direct.example.test"
+        process.state.options_of_variables["DIRECTSUITE_PROFILE"] = "--profile"
+        return Command().run(reject)
+
+    monkeypatch.setenv("DIRECTSUITE_VERBOSE", "1")
+    monkeypatch.setattr(app, "run", use_state)
+    assert main(["demo"]) == 3
+    first = capsys.readouterr().err
+    assert "--profile" in first
+    assert "(the password of alice@direct.example.test is from the keyring)" in first
+    monkeypatch.setattr(app, "run", lambda _: Command().run(reject))
+    assert main(["demo"]) == 3
+    second = capsys.readouterr().err
+    assert "DIRECTSUITE_PROFILE" in second
+    assert "is from" not in second
 
 
 @pytest.mark.parametrize(

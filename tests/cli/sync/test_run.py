@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from directsuite.cli.errors import secret_sources
+from directsuite.cli import process
 from directsuite.cli.sync import LineDisplay, format_status_counts, parse_folders
 from directsuite.cli.sync_status import format_duration
 from directsuite.core.events import Event
@@ -180,7 +180,7 @@ def test_with_names_a_line_has_the_folders_and_the_source_of_the_password(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setitem(secret_sources, "mailbox_password", "DIRECTSUITE_MAILBOX_PASSWORD")
+    monkeypatch.setitem(process.state.secret_sources, "mailbox_password", "DIRECTSUITE_MAILBOX_PASSWORD")
     LineDisplay(as_json=False, get_mailboxes=lambda: named(progress)).handle_event(event)
     assert capsys.readouterr().out.split(" ", 1)[1] == f"{line}\n"
 
