@@ -48,6 +48,7 @@ DEFAULT_STORE = Path("directsuite-sync.db")
 """The store if --store is not given."""
 
 _STORE_GROUP = Group("Store", sort_key=1, validator=mutually_exclusive)
+_CONTENT_GROUP = Group("What to show", sort_key=1, validator=mutually_exclusive)
 FileOption = Annotated[Path | None, Parameter(converter=opt.convert_file_path)]
 StoreOption = Annotated[Path, Parameter(group=_STORE_GROUP, converter=opt.convert_file_path)]
 PostgresOption = Annotated[bool, opt.Flag, Parameter(group=_STORE_GROUP)]
@@ -69,11 +70,11 @@ class StoreOptions(opt.CommonOptions):
 class _SyncStatusOptions(StoreOptions):
     status_file: FileOption = None
     """The file with the worker's report. The default is next to the store."""
-    max_age: Annotated[float | None, opt.seconds_parameter(gt=0)] = None
+    max_age: Annotated[float | None, opt.seconds_parameter(gt=0), Parameter(group=_CONTENT_GROUP)] = None
     """Check only whether the worker's last report is at most this many seconds old."""
-    failing: Annotated[bool, opt.Flag] = False
+    failing: Annotated[bool, opt.Flag, Parameter(group=_CONTENT_GROUP)] = False
     """Show only failing mailboxes."""
-    quarantined: Annotated[bool, opt.Flag] = False
+    quarantined: Annotated[bool, opt.Flag, Parameter(group=_CONTENT_GROUP)] = False
     """Show the quarantined messages, which can't be fetched, with the reason and the time of the next try."""
     json: opt.Json = False
 

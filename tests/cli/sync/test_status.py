@@ -174,6 +174,15 @@ async def test_one_of_a_fleet_is_known_by_its_report(cli: SyncRunner) -> None:
     assert result.status == 0
 
 
+@pytest.mark.parametrize(
+    "options",
+    [("--max-age", "120", "--failing"), ("--max-age", "120", "--quarantined"), ("--failing", "--quarantined")],
+)
+async def test_options_that_exclude_each_other_are_rejected(cli: SyncRunner, options: tuple[str, ...]) -> None:
+    told = await cli.fail(2, "These options can't be combined: ", "status", *options)
+    assert all(each in told for each in options if each.startswith("--"))
+
+
 async def test_requests_are_left_and_applied_by_the_next_run(cli: SyncRunner) -> None:
     await ran(cli)
     before = (await cli.run("status", "--json")).document["mailboxes"][0]["folders"]["INBOX"]["audited_at"]
