@@ -148,7 +148,10 @@ def run_sync(*, command: CommandParameter, options: SyncRunOptions = SyncRunOpti
             suite = await stack.enter_async_context(ds.DirectSuite(settings, listeners=listeners))
             store = await stack.enter_async_context(SqliteStore(options.store, sink=sink))
             sync = Synchronizer(suite, store, addresses, passwords, **arguments)
-            await sync.bind()
+            try:
+                await sync.bind()
+            except ds.ConfigurationError as error:  # the store is bound to another sink
+                raise UsageError(f"{error.explanation} Name another file with --store.") from None
             return _SyncWorker(sync.once if options.once else sync.run, sync.stop, lambda: sync.status, store)
         from directsuite.sync.fleet import Fleet
         from directsuite.sync.postgres import PostgresStore

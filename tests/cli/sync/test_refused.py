@@ -110,7 +110,8 @@ async def test_store_that_cannot_be_opened_is_rejected(cli: SyncRunner) -> None:
 
 
 SENTENCE = re.compile(
-    r"This store is bound to another sink \((\S.*), not (\S.*)\)\. Use a separate store for each sink"
+    r"This store is bound to another sink \((\S.*), not (\S.*)\)\. Use a separate store for each sink\. "
+    r"Name another file with --store\."
 )
 
 
