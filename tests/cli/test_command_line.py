@@ -201,7 +201,11 @@ def test_state_of_a_command_does_not_reach_the_next_one(
     first = capsys.readouterr().err
     assert "--profile" in first
     assert "(the password of alice@direct.example.test is from the keyring)" in first
-    monkeypatch.setattr(app, "run", lambda _: Command().run(reject))
+
+    def leave_state(_: object) -> int:
+        return Command().run(reject)
+
+    monkeypatch.setattr(app, "run", leave_state)
     assert main(["demo"]) == 3
     second = capsys.readouterr().err
     assert "DIRECTSUITE_PROFILE" in second
