@@ -8,7 +8,8 @@ ids* if its metadata contain this header. The *settle time* is how long to searc
                      ├─► OutcomeUnknownError if there are messages of that time, but the server has shown no request id
                      └─► not found: search the other folders
                            ├─► found: return the response
-                           ├─► OutcomeUnknownError if since is in the future, or the folders can't be searched
+                           ├─► OutcomeUnknownError if since is in the future, the folders can't be searched, or they
+                           │   have messages of this sender and the server has shown no request id
                            └─► not found: send, as below
 
     send ─► response: return it
@@ -100,6 +101,8 @@ class _SearchableMailbox(Protocol):
 class SentMessage:
     """A message that may be in INBOX.Sent."""
 
+    sender: str
+    """The Direct address of the mailbox."""
     request_id: str
     """The message's request id."""
     since: datetime | None
@@ -109,9 +112,14 @@ class SentMessage:
     skew: timedelta = MAX_CLOCK_SKEW
     """How far the server's clock may be behind the clock that set `since`."""
     absence: Absence = Absence.UNPROVEN
-    """The result of the last call of `find`."""
+    """The result of the last call of `find`, or of `find_in_other_folders` if that changed it."""
     # True if a search has found a request id, of this or another message.
     _is_header_exposed: bool = attrs.field(default=False, init=False)
+
+    @property
+    def is_absent(self) -> bool:
+        """True if the searches prove that no earlier call has sent the message."""
+        return self.since is not None and self.absence is not Absence.UNPROVEN
 
     async def find(self, box: _SearchableMailbox) -> SendMessageResponse | None:
         """Search INBOX.Sent, and set `absence`. Return the lost response, or None if the message was not found."""
@@ -131,17 +139,27 @@ class SentMessage:
     async def find_in_other_folders(self, box: _SearchableMailbox) -> SendMessageResponse | None:
         """Search the other folders, because the copy may have been moved. Return as `find`.
 
+        If they have messages of the same sender, but the server has shown no request id, set `absence` to UNPROVEN.
         Folders whose listed names are not valid in a request are skipped. Raises ResponseDecodeError if a name is
         unreadable.
         """
         view = box.with_strict_paths(_STRICT_FOLDER_PATHS)
         names = await view.get_folders(timeout=self.deadline.require_time_left())
+        may_have_copy = False
         for folder in (arguments.INBOX, *names):
             if _can_be_named(folder) and folder.casefold() != SENT_FOLDER.casefold():
                 for message in await self._search(box, folder):
-                    if self.request_id in _read_request_ids(message):
+                    request_ids = _read_request_ids(message)
+                    if self.request_id in request_ids:
                         return _make_response(message)
+                    self._is_header_exposed = self._is_header_exposed or bool(request_ids)
+                    may_have_copy = may_have_copy or self._is_from_sender(message)
+        if may_have_copy and not self._is_header_exposed:
+            self.absence = Absence.UNPROVEN
         return None
+
+    def _is_from_sender(self, message: MessageDetail) -> bool:
+        return message.sender is None or self.sender.casefold() in message.sender.casefold()
 
     async def _search(self, box: _SearchableMailbox, folder: str) -> list[MessageDetail]:
         """Return the metadata of the messages received since `since`.
@@ -187,7 +205,7 @@ async def find_earlier_message(
             if sent.absence is not Absence.UNPROVEN:
                 try:
                     response = await sent.find_in_other_folders(box)
-                    if response is not None or sent.since is not None:
+                    if response is not None or sent.is_absent:
                         return response
                 except (TimeoutError, ClosedError):
                     raise

@@ -135,10 +135,11 @@ class Mailbox(Sender):
         request = SendRequestWithHeader(authentication=self._authentication, message=message)
         now = datetime.now(UTC)
         if since is None:
-            sent = send_once.SentMessage(request_id, now, deadline)
+            sent = send_once.SentMessage(self.username, request_id, now, deadline)
         else:
             began = since if since <= now else None
-            sent = send_once.SentMessage(request_id, began, deadline, skew=send_once.MAX_SINCE_CLOCK_SKEW)
+            skew = send_once.MAX_SINCE_CLOCK_SKEW
+            sent = send_once.SentMessage(self.username, request_id, began, deadline, skew)
             polling, clock = Polling(settle, self.environment), self.environment.clock
             if (response := await send_once.find_earlier_message(sent, self, polling, clock)) is not None:
                 return response

@@ -166,3 +166,31 @@ async def test_raw_response_of_a_found_message_is_that_of_the_search(mail: MailS
         raw = await box.with_raw_response.send_once(MESSAGE, **since(mail.now - HOUR))
     assert (raw.value.smtp_id, raw.status) == ("<1@direct.example.test>", 200)
     assert mail.sends == 0
+
+
+@pytest.mark.parametrize("sender", [ALICE, f"Alice <{ALICE.upper()}>", None])
+async def test_copy_moved_to_a_folder_whose_request_ids_are_hidden_is_not_sent_again(
+    mail: MailServer, server: ScriptedServer, sender: str | None
+) -> None:
+    mail.add(MARK, folder="INBOX.Filed")
+    mail.folders["INBOX.Filed"][0] |= {"headers": None, "sender": sender}
+    async with open_suite(server) as suite:
+        with pytest.raises(ds.OutcomeUnknownError, match="X-Request-ID of no message") as caught:
+            await suite.mailbox(ALICE, PASSWORD).send_once(MESSAGE, **since(mail.now - HOUR))
+    assert caught.value.looked
+    assert mail.sends == 0
+
+
+@pytest.mark.parametrize("shown", ["in INBOX.Sent", "in another folder", "received from others"])
+async def test_message_is_sent_if_those_in_other_folders_cannot_be_its_copy(
+    mail: MailServer, server: ScriptedServer, shown: str
+) -> None:
+    mail.add("", folder="INBOX")
+    mail.folders["INBOX"][0] |= {"headers": None, "sender": ALICE}
+    if shown == "received from others":
+        mail.folders["INBOX"][0]["sender"] = "bob@direct.example.test"
+    else:
+        mail.add("another", folder="INBOX.Sent" if shown == "in INBOX.Sent" else "INBOX.Filed")
+    async with open_suite(server) as suite:
+        assert (await suite.mailbox(ALICE, PASSWORD).send_once(MESSAGE, **since(mail.now - HOUR))).smtp_id
+    assert mail.sends == 1
