@@ -48,8 +48,9 @@ class BinaryReader(Protocol):
 Source = bytes | bytearray | memoryview | str | PathLike[str] | BinaryReader | AsyncIterable[bytes]
 """Bytes to send.
 
-A file object is read from its current position. If it can seek, its size is known and it can be sent again. Paths and
-files other than io.BytesIO are read in a thread. An async iterable or a file that cannot seek is sent only once.
+A file object is read from its current position, which sending moves. If it can seek, its size is known and it can be
+sent again. Paths and files other than io.BytesIO are read in a thread. An async iterable or a file that cannot seek is
+sent only once.
 """
 
 
@@ -198,8 +199,10 @@ class FileContent(Content):
 
     def head(self, count: int) -> bytes:
         """Return the first bytes and restore the position."""
-        piece = self._read(self._start, count if self.size is None else min(count, self.size))
-        self._file.seek(self._start)
+        with self._lock:
+            self._file.seek(self._start)
+            piece = _check_bytes(self._file.read(count if self.size is None else min(count, self.size)))
+            self._file.seek(self._start)
         return piece
 
     def _read(self, position: int, count: int) -> bytes:
@@ -310,7 +313,8 @@ def _create_content(source: Source, parameter: str, size: int | None) -> Content
     if inspect.iscoroutinefunction(read):
         raise InvalidArgumentError("its read method is async: give an async iterable of bytes", parameter=parameter)
     if callable(read) and not isinstance(argument, io.TextIOBase):
-        return _make_file_content(source, parameter) or StreamContent(_read_unseekable(source), size)
+        with _get_lock(source):  # another call may be reading the file in a thread
+            return _make_file_content(source, parameter) or StreamContent(_read_unseekable(source), size)
     raise InvalidArgumentError(
         "give bytes, a path, a file opened for reading bytes, or an async iterable of bytes", parameter=parameter
     )

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import AsyncGenerator
 from pathlib import Path
 
 import pytest
 
 import directsuite as ds
+from directsuite.core import content
 
 from . import api, responses
 from .scripted_server import Exchange, Responder, ScriptedServer
@@ -57,6 +59,32 @@ async def test_body_in_a_file_is_sent_again(server: ScriptedServer, spent: str, 
     last = server.requests[-1]
     assert len(last.body) == int(last.headers["content-length"]) > len(PDF) * 50_000
     assert len(server.requests) == 2
+
+
+class LockedFile(io.BytesIO):
+    """A file that fails if it is used without the lock under which other calls read it in threads."""
+
+    def _require_lock(self) -> None:
+        assert content._get_lock(self).locked()
+
+    def tell(self) -> int:
+        self._require_lock()
+        return super().tell()
+
+    def seek(self, offset: int, whence: int = 0, /) -> int:
+        self._require_lock()
+        return super().seek(offset, whence)
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        self._require_lock()
+        return super().read(size)
+
+
+async def test_calls_that_read_the_same_file_do_not_move_its_position_for_each_other(server: ScriptedServer) -> None:
+    server.default_responder = responses.respond({"identifier": "doc"})
+    async with open_suite(server) as suite:
+        await suite.signing.save(LockedFile(PDF * 50_000))
+    assert len(server.requests) == 1
 
 
 class BrokenSourceError(Exception):
