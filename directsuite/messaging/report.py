@@ -86,6 +86,6 @@ def _detect_separator(text: str) -> str:
 def _read_lines(text: str, separator: str) -> Iterator[list[str]]:
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, skipinitialspace=True)
     with contextlib.suppress(csv.Error):  # such as a value longer than the csv module allows
-        yield from filter(None, reader)
+        yield from (cells for cells in reader if any(map(str.strip, cells)))  # skips blank lines
         return
     raise ResponseDecodeError("the delivery report is not CSV", path="$.csvData")

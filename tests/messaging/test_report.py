@@ -86,6 +86,11 @@ def test_odd_cell_hides_no_delivery(line: str, expected: dict[str, object]) -> N
     assert {name: getattr(records[0], name) for name in expected} == expected
 
 
+@pytest.mark.parametrize("blank", ["   ", ",,,,,,,,,", "\t", "\xa0", '""'])
+def test_blank_line_is_no_record_whose_status_would_never_be_final(blank: str) -> None:
+    assert _records(f"{HEADING}\r\n{LINE}\r\n{blank}\r\n") == [EXPECTED]
+
+
 def test_each_table_of_a_report_may_have_borders_and_a_heading_separately() -> None:
     table = (
         f'-----BEGIN MESSAGE LOG DATA-----\r\n"From", "To", "Message ID"\r\n{LINE}\r\n-----END MESSAGE LOG DATA-----'
@@ -106,6 +111,7 @@ def test_texts_come_through_as_they_were_written(table: list[list[str]]) -> None
     written = io.StringIO(newline="")
     csv.writer(written).writerows([["From", "To"], *table])
     records = _records(written.getvalue())
+    table = [cells for cells in table if any(map(str.strip, cells))]
     assert [record.from_ for record in records] == [cells[0].strip() or None for cells in table]
     assert [record.patient_id for record in records] == [cells[9].strip() or None for cells in table]
 
