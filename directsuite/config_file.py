@@ -145,7 +145,7 @@ class Configuration(Mapping[str, SettingEntry]):
                 entries[name] = SettingEntry(value=value, origin=origin, source=source)
         for variable, text in variables.items():
             name = variable.removeprefix(PREFIX).lower()
-            if variable.startswith(PREFIX) and text and (variable.isupper() or name not in SECRETS):
+            if variable.startswith(PREFIX) and variable.isupper() and text:
                 entries[name] = SettingEntry(value=text, origin=variable)
         return cls(variables=variables, file=file, profile=profile, profiles=names, entries=entries)
 

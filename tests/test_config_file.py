@@ -65,8 +65,11 @@ def test_no_frame_of_an_error_shows_a_secret() -> None:
     assert "sentinel" not in repr(dict(Configuration.read(environ)))
 
 
-def test_variable_of_a_secret_has_its_exact_name() -> None:
+def test_variable_is_read_only_by_its_exact_name() -> None:
     environ = {"DIRECTSUITE_TOKEN": "upper", "DIRECTSUITE_token": "lower"}
+    environ |= {"DIRECTSUITE_TIMEOUT": "5", "DIRECTSUITE_timeout": "9", "DIRECTSUITE_Settle": "1"}
+    settings = ds.Settings.from_env(environ)
+    assert (settings.timeout, settings.settle) == (5.0, ds.Settings().settle)
     assert Configuration.read(environ).read_secret("token") == ds.Secret("upper")
     del environ["DIRECTSUITE_TOKEN"]
     assert Configuration.read(environ).read_token() is None
