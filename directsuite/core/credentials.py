@@ -108,7 +108,8 @@ class TokenCache:
     """Seconds before expiry from which the token is renewed, at most half of its lifetime."""
     fetch_timeout: float = LONG_FETCH_TIMEOUT
     """Timeout of one fetch, in seconds of the event loop's clock. A source that takes longer is cancelled. If it
-    ignores that, the fetch ends anyway, and the source's result is not used.
+    ignores that, the fetch ends anyway, and the source's result is not used. With single-use tokens, the fetch waits
+    for the source, and uses its result.
     """
     in_header: bool = True
     """True if a token must be a valid header value."""
