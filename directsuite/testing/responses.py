@@ -116,11 +116,10 @@ def response(operation: str, *, status: int | None = None, **values: Any) -> Ser
         if absent and members.keys() <= fields.keys():  # a misspelt field is named instead
             raise TypeError(f"the response of {operation} needs {min(absent)}")
         body = _encode_model(f"the response of {operation}", chosen.response, members)
-        for path in chosen.required_fields:
-            name, _, member = path.partition("[].")
-            for number, element in enumerate(json.loads(body).get(name, ()) if member else ()):
-                if element.get(member) is None:
-                    raise TypeError(f"the response of {operation} needs {name}[{number}].{member}")
+        if "messages[].uid" in chosen.required_fields:
+            for number, message in enumerate(json.loads(body).get("messages", ())):
+                if message.get("uid") is None:
+                    raise TypeError(f"the response of {operation} needs messages[{number}].uid")
     return ServiceResponse(chosen.method, path, status, body)
 
 
