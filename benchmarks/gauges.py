@@ -87,10 +87,9 @@ async def measure_cpu(do: Callable[[], Awaitable[object]]) -> float:
     return time.process_time() - start
 
 
-def read_resident_bytes(pid: int | None = None) -> int:
-    """Return the resident memory of a process, of this one if pid is None."""
-    pages = Path(f"/proc/{pid or os.getpid()}/statm").read_text("ascii").split()[1]
-    return int(pages) * os.sysconf("SC_PAGE_SIZE")
+def read_resident_bytes() -> int:
+    """Return the resident memory of this process."""
+    return int(Path("/proc/self/statm").read_text("ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def read_peak_bytes(pid: int | None = None) -> int:

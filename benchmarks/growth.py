@@ -127,11 +127,7 @@ async def workers(url: str, _: str, size: int) -> processes.Figures:
 
 GROWTHS = (
     Growth(mailboxes, "Mailboxes in one process on SQLite, each with 3 messages", (10, 100, 1_000, 10_000)),
-    Growth(
-        workers,
-        f"Workers of a fleet on PostgreSQL with {FLEET_MAILBOXES} mailboxes, due every {FLEET_INTERVAL:.0f} seconds",
-        (1, 2, 4),
-    ),
+    Growth(workers, f"Workers on PostgreSQL, {FLEET_MAILBOXES} mailboxes due every {FLEET_INTERVAL:.0f} s", (1, 2, 4)),
     Growth(messages, "Messages in one mailbox", (1_000, 10_000, 100_000, 1_000_000)),
     Growth(tracked, "Messages of a delivery tracker", (10, 100, 1_000, 10_000, 100_000)),
     Growth(documents, "Documents of a signing job, all signed by an earlier run", (1_000, 10_000, 100_000, 1_000_000)),

@@ -28,7 +28,6 @@ _HOURS = 6
 _WARM_UP_SECONDS = 3_600.0  # not counted: at the start all mailboxes are polled simultaneously
 _BUSY_INTERVAL, _QUIET_INTERVAL = 600.0, 43_200.0  # mean seconds between two messages
 
-
 SETTINGS = {
     "100, 10 % of them busy": (100, 0.1, None),
     "1,000, 1 % of them busy": (1_000, 0.01, None),

@@ -109,14 +109,10 @@ def measure_mailbox_tools(options: argparse.Namespace) -> int:
                     sizes = [each.stat().st_size for each in (fresh / "mail").rglob("*") if each.is_file()]
                     assert len([size for size in sizes if size > ATTACHMENT_BYTES]) == messages
                     shutil.rmtree(fresh)
-    rows = [
-        (
-            name,
-            f"{processes.compute_spread(rates).median:,.0f}",
-            f"{processes.compute_spread(processes.compute_ratios(found['directsuite'], rates))} x",
-        )
-        for name, rates in found.items()
-    ]
+    rows = list[tuple[str, ...]]()
+    for name, rates in found.items():
+        ratio = processes.compute_spread(processes.compute_ratios(found["directsuite"], rates))
+        rows.append((name, f"{processes.compute_spread(rates).median:,.0f}", f"{ratio} x"))
     table = processes.format_table(("", "messages per second", "directsuite / tool"), rows)
     page = _PAGE.format(table=table, machine=processes.format_machine())
     return processes.write_page("mailbox-tools.md", page, options.out)
