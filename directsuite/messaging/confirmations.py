@@ -72,28 +72,37 @@ def _confirm(
 
 
 def folder_created(box: _ListableMailbox, folder: str) -> Confirmation[APIResponse]:
-    """Return a Confirmation that a folder was created: it is listed."""
-    return _confirm(box.get_folders, partial(_is_listed, folder))
+    """Return a Confirmation that a folder was created: its parent lists it."""
+    return _confirm(partial(box.get_folders, _get_parent(folder)), partial(_is_listed, folder))
 
 
-def folder_moved(box: _ListableMailbox, folder: str, new_folder: str) -> Confirmation[APIResponse]:
-    """Return a Confirmation that a folder was renamed: only the new name is listed."""
+def folder_moved(box: _ListableMailbox, folder: str, new_folder: str) -> Confirmation[APIResponse] | None:
+    """Return a Confirmation that a folder was renamed: the old name is deleted, and the parent of the new one lists it.
 
-    def is_moved(names: list[str]) -> bool:
-        return _is_listed(new_folder, names) and not _is_listed(folder, names) and "" not in names
+    Return None if nothing can be proven, as for `folder_deleted`.
+    """
+    if not _is_deletion_provable(folder):
+        return None
+    parents = _get_parent(folder), _get_parent(new_folder)
 
-    return _confirm(box.get_folders, is_moved)
+    async def list_parents() -> list[list[str]]:
+        listed = {parent: await box.get_folders(parent) for parent in dict.fromkeys(parents)}
+        return [listed[parent] for parent in parents]
+
+    def is_moved(listed: list[list[str]]) -> bool:
+        return _is_deleted(folder, listed[0]) and _is_listed(new_folder, listed[1])
+
+    return _confirm(list_parents, is_moved)
 
 
 def folder_deleted(box: _ListableMailbox, folder: str, settle: float) -> Confirmation[APIResponse] | None:
     """Return a Confirmation that a folder was deleted: its parent lists neither the folder nor a subfolder.
 
-    Return None if nothing can be proven: folders outside `INBOX.` are never listed, and names that IMAP encodes may be
-    listed in modified UTF-7.
+    Return None if nothing can be proven.
     """
-    if not folder.lower().startswith("inbox.") or not folder.isascii() or "&" in folder:
+    if not _is_deletion_provable(folder):
         return None
-    return _confirm(partial(box.get_folders, folder.rpartition(".")[0]), partial(_is_deleted, folder), settle)
+    return _confirm(partial(box.get_folders, _get_parent(folder)), partial(_is_deleted, folder), settle)
 
 
 def messages_removed(box: _ListableMailbox, folder: str, uids: list[int]) -> Confirmation[APIResponse]:
@@ -123,6 +132,15 @@ async def messages_arrived(
         return all(new[message_id] >= times for message_id, times in expected.items())
 
     return _confirm(lambda: box.get_message_metadata(folder, timeout=deadline.require_time_left()), are_new, settle)
+
+
+def _get_parent(folder: str) -> str:
+    return folder.rpartition(".")[0]
+
+
+def _is_deletion_provable(folder: str) -> bool:
+    """Return False for folders outside `INBOX.`, which are never listed, and for names that a listing may encode."""
+    return folder.lower().startswith("inbox.") and folder.isascii() and "&" not in folder  # IMAP: modified UTF-7
 
 
 def _is_listed(folder: str, names: Iterable[str]) -> bool:

@@ -248,6 +248,29 @@ async def test_rejected_repeat_is_an_error_unless_proof_shows_that_it_happened(
             assert (error.code, error.attempts) == (3, 2)
 
 
+@pytest.mark.parametrize(
+    ("folder", "listed"),
+    [
+        ("INBOX.Cases.Old", {"INBOX": ["INBOX.Cases", "INBOX.New"], "INBOX.Cases": ["INBOX.Cases.Old"]}),
+        ("INBOX.Ärzte", {"INBOX": ["INBOX.&AMQ-rzte", "INBOX.New"]}),
+        ("Archive", {"INBOX": ["INBOX.New"]}),
+    ],
+    ids=["only direct subfolders are listed", "encoded name", "outside INBOX"],
+)
+async def test_folder_that_a_listing_hides_is_not_taken_for_a_moved_one(
+    folder: str, listed: dict[str, list[str]], server: ScriptedServer
+) -> None:
+    async def list_folders(exchange: Exchange) -> None:
+        root = exchange.request.path.split("/")[1]
+        await responses.respond({"success": True, "folders": listed[root]})(exchange)
+
+    server.enqueue(responses.reset, EXISTS)
+    server.default_responder = list_folders
+    async with open_suite(server) as suite:
+        error = await catch_error(suite.mailbox(ALICE, PASSWORD).move_folder(folder, "INBOX.New"))
+    assert isinstance(error, ds.ServiceError)
+
+
 @pytest.mark.parametrize("change", [_create, _move], ids=["create", "move"])
 async def test_first_rejection_is_believed_without_looking(
     server: ScriptedServer, suite: ds.DirectSuite, change: Callable[[ds.DirectSuite], Awaitable[None]]
