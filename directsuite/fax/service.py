@@ -87,7 +87,7 @@ class Fax(Facade):
 
         interval: time between two polls, in seconds.
         since: an aware datetime, to continue an earlier watch. Existing records that were last updated before it are
-            not yielded. A time in the future is set back by a day, or ignored if it is a week or more ahead; some
+            not yielded. A time in the future is set back by a day, or ignored if it is a day or more ahead; some
             records may then be yielded again. None: yield all.
         message_handle: handle of the only fax to watch. The iterator ends after the record that is complete or has
             failed. None: watch all faxes of the number.
@@ -95,7 +95,7 @@ class Fax(Facade):
             the number of seconds until the next poll.
         timeout: timeout of each request, in seconds.
         """
-        from directsuite.fax.watching import FaxPoller, watch
+        from directsuite.fax.watching import FaxPoller, correct_since, watch
 
         operations.GET_MULTIPLE_MESSAGE_INFO.validate_segments((fax_number, "0"))
         if message_handle is not None:
@@ -108,8 +108,8 @@ class Fax(Facade):
         fetch_page = self._make_fetch_page(fax_number, timeout)
         fetch_single = functools.partial(self.get_single_message_info, fax_number, timeout=timeout)
         clock, session = self.environment.clock, self.environment.session
-        now = make_unix_time(clock)
-        poller = FaxPoller(fetch_page, fetch_single, clock.monotonic, since, message_handle, now)
+        since = correct_since(since, make_unix_time(clock)())
+        poller = FaxPoller(fetch_page, fetch_single, clock.monotonic, since, message_handle)
         return Listing(watch(poller, interval, session.sleep, lambda: session.closed, on_poll))
 
     async def _iter_new_messages(

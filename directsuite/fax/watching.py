@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
 from datetime import datetime, timedelta
 
@@ -36,9 +35,6 @@ FULL_PAGE_MESSAGES = 10
 
 MAX_UNCHANGED_TIME = timedelta(days=1)
 """The time without a change after which an older active record is no longer polled."""
-
-_MAX_AHEAD = timedelta(days=7)
-"""If `since` is at least this far in the future, it is ignored, because the clock that set it was wrong."""
 
 _MAX_PAUSE_SECONDS = 900.0
 # Final statuses, in lower case. The specification does not define "failed".
@@ -196,13 +192,11 @@ class FaxPoller:
     """The caller knows records that were last updated before this time. None: the caller knows none."""
     handle: str | None = None
     """The handle of the only fax to watch. None: watch all faxes of the number."""
-    unix_time: Callable[[], float] = time.time
     is_finished: bool = attrs.field(default=False, init=False)
-    """True if the only fax to watch is not active any more, or is missing from the response."""
+    """True if the only fax to watch is not active any more."""
     # Newest first.
     _known: dict[str, _Record] = attrs.field(factory=dict[str, _Record], init=False)
     _poll: _Poll = attrs.field(factory=_Poll, init=False)
-    _is_since_checked: bool = attrs.field(default=False, init=False)
 
     async def poll(self) -> Sequence[FaxMessage]:
         """Return the new and changed messages, sorted by time of update, earliest first.
@@ -230,7 +224,10 @@ class FaxPoller:
 
     async def _read_single(self, poll: _Poll, handle: str) -> None:
         message = _fill_handle(await self.fetch_single(handle), handle)
-        self._correct_since(message)
+        if not message:  # some services respond so instead of with a 404
+            raise NotFoundError(
+                "the response contains no fax", status=200, **operations.GET_SINGLE_MESSAGE_INFO.error_context
+            )
         self._record_messages(message, poll, poll.records)
         poll.is_complete = True
         self.is_finished = not any(record.is_active for record in poll.records.values())
@@ -262,7 +259,6 @@ class FaxPoller:
                 reader = PageReader(self.fetch_page, poll.offset)
                 continue
             has_failed = False
-            self._correct_since(page)
             unchanged = self._record_messages(page, poll, poll.records)
             poll.offset, poll.page_size = reader.offset, max(poll.page_size, len(page))
             poll.last_page_keys = get_message_keys(page)
@@ -314,22 +310,6 @@ class FaxPoller:
         found = {key: poll.older.get(key, record) for key, record in older.items()}
         return {key: record for key, record in found.items() if record is not None}
 
-    def _correct_since(self, newest: Sequence[FaxMessage]) -> None:
-        """Correct `since`, in the first call, if it is in the future, because it would hide new faxes.
-
-        It must be later than the local time and the updates of the newest messages. It is set back by a day or, if it
-        is ahead by a week or more, ignored.
-        """
-        if self.since is None or self._is_since_checked:
-            return
-        self._is_since_checked = True
-        times = [message.updated_ts.timestamp() for message in newest if message.updated_ts is not None]
-        ahead = self.since.timestamp() - max([self.unix_time(), *times])
-        if ahead >= _MAX_AHEAD.total_seconds():
-            self.since = None
-        elif ahead > 0:
-            self.since -= MAX_UNCHANGED_TIME
-
     def _is_known_to_caller(self, message: FaxMessage) -> bool:
         return self.since is not None and message.updated_ts is not None and message.updated_ts < self.since
 
@@ -338,6 +318,19 @@ class FaxPoller:
         return since is not None and all(
             message.updated_ts is not None and since - message.updated_ts > MAX_UNCHANGED_TIME for message in page
         )
+
+
+def correct_since(since: datetime | None, now: float) -> datetime | None:
+    """Return `since` set back by a day if it is in the future, or None if it is a day or more ahead.
+
+    The clock that set it was ahead, so it may be later than faxes that the caller does not know.
+
+    now: the Unix time.
+    """
+    ahead = 0.0 if since is None else since.timestamp() - now
+    if since is None or ahead >= MAX_UNCHANGED_TIME.total_seconds():
+        return None
+    return since - MAX_UNCHANGED_TIME if ahead > 0 else since
 
 
 async def watch(

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import attrs
 
 import directsuite as ds
-from directsuite.fax.watching import FaxPoller
+from directsuite.fax.watching import FaxPoller, correct_since
 
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
 
@@ -103,4 +103,5 @@ class FaxList:
         self.on_request = run
 
     def watch(self, since: datetime | None = None, *, now: datetime = NOON, handle: str | None = None) -> FaxPoller:
-        return FaxPoller(self.get_page, self.get_single, lambda: self.seconds, since, handle, unix_time=now.timestamp)
+        since = correct_since(since, now.timestamp())
+        return FaxPoller(self.get_page, self.get_single, lambda: self.seconds, since, handle)

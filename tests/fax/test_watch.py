@@ -113,6 +113,20 @@ async def test_missing_fax_raises_and_failures_are_retried(clinic: Clinic) -> No
     assert clinic.time.sleeps == [60, 60, 60]
 
 
+@pytest.mark.parametrize("detail", [[], None])
+async def test_empty_response_does_not_end_the_watching_of_a_fax(detail: object, clinic: Clinic) -> None:
+    empty = {"status": 200, "body": {"MessageDetail": detail}, "times": 1}
+    clinic.sandbox.inject_fault("getSingleMessageInfo", "status", **empty)
+    with pytest.raises(ds.NotFoundError, match="no fax"):
+        await anext(clinic.suite.fax.watch(FAX_NUMBER, message_handle="none"))
+    [handle] = await add_faxes(clinic, 1, "waiting")
+    async with clinic.suite.fax.watch(FAX_NUMBER, message_handle=handle) as watched:
+        assert await read_handles(watched, 1) == [handle]
+        clinic.sandbox.inject_fault("getSingleMessageInfo", "status", **empty)
+        run_between_polls(clinic, [nothing, lambda: clinic.sandbox.set_fax_status(handle, "complete")])
+        assert await read_handles(watched, 1) == [handle]
+
+
 async def test_number_of_another_account_is_rejected_immediately(clinic: Clinic) -> None:
     await clinic.sandbox.add_fax("15550100999", account="another")
     with pytest.raises(ds.PermissionDeniedError):
