@@ -19,8 +19,8 @@ from directsuite.core.events import Progress, ProgressReporter
 from directsuite.core.files import explain_os_error
 from directsuite.core.sinks import Sink
 from directsuite.errors import InvalidArgumentError, Outcome, ResponseDecodeError, TransportError
-from directsuite.wire import base64
 from directsuite.wire.parsing import MismatchError
+from directsuite.wire.values import Base64Decoder
 
 if TYPE_CHECKING:
     from directsuite.core.session import ResponseStream
@@ -81,7 +81,7 @@ class DocumentReader:
     """Always empty: base64 text has no values that can be skipped."""
 
     def __init__(self, max_bytes: int | None) -> None:
-        self._decoder = base64.Decoder()
+        self._decoder = Base64Decoder()
         self._max_bytes = max_bytes
         self._size = 0
 

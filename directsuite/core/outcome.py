@@ -99,11 +99,10 @@ from directsuite.errors import (
     ServiceError,
     TransportError,
 )
-from directsuite.wire import base64
 from directsuite.wire.codec import Codec
 from directsuite.wire.models import Model, Secret, get_wire_name, has_no_uid
 from directsuite.wire.parsing import BYTE_ORDER_MARK, MismatchError, parse
-from directsuite.wire.values import Report, count_unreadable
+from directsuite.wire.values import Report, count_unreadable, decode_base64
 
 R = TypeVar("R")
 
@@ -327,7 +326,7 @@ def _decode_body(operation: Operation[R], response: BufferedResponse, document: 
         text = response.body.removeprefix(BYTE_ORDER_MARK)
         if not text:
             raise MismatchError("base64 text")
-        return cast("R", base64.decode(text))
+        return cast("R", decode_base64(text))
     if document is None:
         raise MismatchError("JSON")
     if not operation.fault_format.is_success(document):

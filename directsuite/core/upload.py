@@ -23,7 +23,6 @@ from directsuite.core.clock import is_being_cancelled
 from directsuite.core.content import Content, MemoryContent
 from directsuite.core.files import Piece
 from directsuite.errors import Outcome, TransportError
-from directsuite.wire import base64
 
 MAX_UNINTERRUPTED_BYTES = 256 * 1024
 """The maximum number of bytes in memory that are encoded without letting other tasks run."""
@@ -90,7 +89,7 @@ class RequestBody:
         on_accepted: called with the number of bytes of each piece, when the connection has accepted it.
         on_begin: called when an attempt starts to send the body.
         """
-        size = None if content.size is None else base64.compute_encoded_size(content.size)
+        size = None if content.size is None else (content.size + 2) // 3 * 4
         if (
             isinstance(content, MemoryContent)
             and len(content.content) <= MAX_UNINTERRUPTED_BYTES

@@ -1,5 +1,7 @@
 """Read JSON values as Python values, with one reader for each type of a model's field, and write dates as JSON.
 
+Base64 text is also decoded in pieces. Its alphabet is checked strictly. Line breaks in it are ignored.
+
 Real servers send a text of digits for a number, a number for a text, a single object for a list with one element, and
 null or the text "null" for no value. The readers accept all of these. For any other value they raise MismatchError.
 The reader of the enclosing object then decides whether to use the field's default.
@@ -40,15 +42,20 @@ from typing import Any, Union, cast
 
 import attrs
 import msgspec
+import pybase64
 
-from directsuite.wire import base64
 from directsuite.wire.models import MAX_UID, NULL_VALUES, OpenEnum, Uid
-from directsuite.wire.parsing import BrokenText, MismatchError
+from directsuite.wire.parsing import BYTE_ORDER_MARK, BrokenText, MismatchError
 
 PAIR_MEMBERS = frozenset({"key", "value"})
 """The member names of an object that is one entry of a mapping."""
 
 _DIGITS = re.compile(r"[+-]?\d{1,40}\Z")
+
+_EXPECTED_BASE64 = "base64 text"
+_WHITESPACE = b" \t\r\n"
+_BASE_BLANK_CHARS, _BLANK_CHARS_PER_BYTE = 65_536, 4
+"""Whitespace allowed at first, and for each decoded byte: the limit prevents endless responses."""
 
 Report = dict[str, int]
 """The number of unreadable values of a document, by JSON path."""
@@ -196,8 +203,22 @@ def read_bytes(value: Any) -> bytes:
     if type(value) is bytes:
         return value
     if type(value) is str:
-        return base64.decode(value)
-    raise MismatchError("base64 text")
+        return decode_base64(value)
+    raise MismatchError(_EXPECTED_BASE64)
+
+
+def decode_base64(text: bytes | str) -> bytes:
+    """Decode base64 text with or without line breaks. Raises MismatchError if it is not base64."""
+    try:
+        return pybase64.b64decode(text, validate=True)
+    except ValueError:
+        pass
+    try:
+        plain = text.encode("ascii") if isinstance(text, str) else bytes(text)
+        return pybase64.b64decode(plain.translate(None, _WHITESPACE), validate=True)
+    except ValueError:
+        pass
+    raise MismatchError(_EXPECTED_BASE64)
 
 
 def read_pairs(value: Any) -> dict[str, str]:
@@ -367,6 +388,55 @@ def write_datetime(moment: datetime) -> str:
 def to_milliseconds(moment: datetime) -> int:
     """Return the milliseconds since 1970-01-01T00:00:00Z, rounded down. The datetime must have a time zone."""
     return (moment - _EPOCH) // timedelta(milliseconds=1)
+
+
+class Base64Decoder:
+    """Decodes base64 text in pieces that may end anywhere. Raises MismatchError if it is not base64.
+
+    Text with far more white space than base64 needs is also rejected. A byte order mark before the text is ignored.
+    """
+
+    def __init__(self) -> None:
+        self._rest = b""
+        self._is_at_start = True
+        self._has_ended = False
+        self._blanks_left = _BASE_BLANK_CHARS
+
+    def feed(self, piece: bytes | memoryview) -> bytes:
+        """Return the bytes of all complete groups. Up to three characters are retained."""
+        text = self._rest + piece if self._rest else piece
+        if self._is_at_start:
+            if len(text) < 3 and BYTE_ORDER_MARK.startswith(text):
+                self._rest = bytes(text)
+                return b""
+            self._is_at_start = False
+            text = text[3:] if text[:3] == BYTE_ORDER_MARK else text
+        complete_size = len(text) - len(text) % 4
+        try:  # without a copy; fails if there are line breaks
+            content = pybase64.b64decode(memoryview(text)[:complete_size], validate=True)
+            rest = self._remove_blanks(text[complete_size:])
+        except ValueError:
+            text = self._remove_blanks(text)
+            complete_size = len(text) - len(text) % 4
+            content, rest = decode_base64(text[:complete_size]), text[complete_size:]
+        if content and self._has_ended:
+            raise MismatchError(_EXPECTED_BASE64)
+        self._rest = rest
+        self._has_ended = self._has_ended or text[complete_size - 1 : complete_size] == b"="
+        self._blanks_left += _BLANK_CHARS_PER_BYTE * len(content)
+        if self._blanks_left < 0:
+            raise MismatchError(_EXPECTED_BASE64)
+        return content
+
+    def _remove_blanks(self, text: bytes | memoryview) -> bytes:
+        dense = bytes(text).translate(None, _WHITESPACE)
+        self._blanks_left -= len(text) - len(dense)
+        return dense
+
+    def finish(self) -> None:
+        """Raise MismatchError if the text ended within a group."""
+        if self._rest:
+            raise MismatchError(_EXPECTED_BASE64)
 
 
 READERS: dict[Any, Callable[[Any], Any]] = {

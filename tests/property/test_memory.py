@@ -15,8 +15,8 @@ from directsuite.messaging import operations as messaging
 from directsuite.messaging.listings import MessageReader
 from directsuite.registration import operations as registration
 from directsuite.signing import operations as signing
-from directsuite.wire import base64
 from directsuite.wire.codec import Codec
+from directsuite.wire.values import Base64Decoder
 
 pytestmark = pytest.mark.wide
 
@@ -84,7 +84,7 @@ def _read_messages(pieces: int) -> None:
 
 
 def _decode(pieces: int) -> None:
-    decoder = base64.Decoder()
+    decoder = Base64Decoder()
     for _ in range(pieces):
         decoder.feed(b"A" * 65_537 + b"\n")
     decoder.feed(b"A" * (-pieces % 4))
