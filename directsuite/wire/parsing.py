@@ -26,6 +26,7 @@ _NON_BYTE_SURROGATE = re.compile("[\ud800-\udc7f\udd00-\udfff]")
 """Surrogates that `surrogateescape` does not use for bytes."""
 
 _SPACE = re.compile(rb"[ \t\r\n]*+")
+_TEXT_BEFORE_VALUE = re.compile(rb"[\xef\xbb\xbf \t\r\n]*+")  # white space, and a byte order mark
 _ELEMENT_SEPARATOR = re.compile(rb'\},[ \t\r\n]*+\{[ \t\r\n]*+"[^"\\]{1,64}+"')
 """The end of an object, and the start of the next one up to its first member name."""
 
@@ -255,8 +256,8 @@ class ArraySplitter:
     # The following methods move the position. They return False if more text is needed.
 
     def _find_value(self) -> bool:
-        """Move to the first bracket, quote or delimiter: to the start of a value if it is a list or an object."""
-        self._position = _find_end(_TEXT_BEFORE_DELIMITER, self._buffer, self._position)
+        """Move to the start of a value."""
+        self._position = _find_end(_TEXT_BEFORE_VALUE, self._buffer, self._position)
         return self._position < len(self._buffer)
 
     def _find_delimiter(self) -> bool:

@@ -147,8 +147,11 @@ def test_nothing_after_the_end_is_yielded() -> None:
     assert list(splitter.feed(b'{"messages":[1]}{"messages":[2]},"messages":[3],')) == [1]
 
 
-def test_no_element_is_yielded_after_two_colons() -> None:
+@pytest.mark.parametrize(
+    "text", [b'{"messages"::[1,2],"messages":[3]}', b'PHP Warning {"messages":[1,2]}', b'{"messages": null [1,2]}']
+)
+def test_no_element_is_yielded_if_the_text_before_it_is_not_json(text: bytes) -> None:
     splitter = ArraySplitter(KEY)
-    assert list(splitter.feed(b'{"messages"::[1,2],"messages":[3]}')) == []
+    assert list(splitter.feed(text)) == []
     with pytest.raises(MismatchError):
         splitter.finish()
