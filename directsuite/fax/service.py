@@ -60,6 +60,7 @@ class Fax(Facade):
         if limit is not None and (type(limit) is not int or limit < 1):
             raise InvalidArgumentError("must be a number of messages, 1 or more, or None for all", parameter="limit")
         operations.GET_MULTIPLE_MESSAGE_INFO.validate_segments((fax_number, "0"))
+        validate_timeout(timeout)
         return Listing(self._iter_new_messages(fax_number, limit, timeout))
 
     def watch(

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import attrs
 
 from directsuite.core import outcome
-from directsuite.core.call import ExchangeInfo
+from directsuite.core.call import ExchangeInfo, validate_timeout
 from directsuite.core.facade import Facade
 from directsuite.core.iteration import Prefetch
 from directsuite.core.operation import Operation
@@ -262,10 +262,11 @@ class MessageReader:
 
 
 def validate_listing(
-    folder: str, batch_size: int = 1, batch_bytes: int | None = None, limit: int | None = None
+    folder: str, timeout: float | None, batch_size: int = 1, batch_bytes: int | None = None, limit: int | None = None
 ) -> None:
     """Raise InvalidArgumentError if an argument of a listing is invalid."""
     operations.GET_UIDS.validate_segments((folder,))
+    validate_timeout(timeout)
     if limit is not None and (type(limit) is not int or limit < 1):
         raise InvalidArgumentError("must be a number of messages, 1 or more, or None", parameter="limit")
     if type(batch_size) is not int or batch_size < 1:

@@ -469,7 +469,7 @@ class Mailbox(Sender):
 
         Raises InvalidArgumentError, before the first step, if an argument is invalid.
         """
-        validate_listing(folder, batch_size, batch_bytes, limit)
+        validate_listing(folder, timeout, batch_size, batch_bytes, limit)
         if since is not None:
             arguments.validate_aware(since, "since")
 
@@ -493,14 +493,14 @@ class Mailbox(Sender):
         timeout: float | None = None,
     ) -> Listing[RawMessage]:
         """Yield all messages of `folder` in their original form, by ascending uid. Parameters: see `Mailbox`."""
-        validate_listing(folder, batch_size, batch_bytes)
+        validate_listing(folder, timeout, batch_size, batch_bytes)
         list_uids = functools.partial(self.get_uids, folder, timeout=timeout)
         get = functools.partial(Mailbox.get_raw_messages_by_uids, folder=folder, timeout=timeout)
         return Listing(self._iter_in_batches(list_uids, get, batch_size, batch_bytes))
 
     def iter_metadata(self, folder: str = INBOX, *, timeout: float | None = None) -> Listing[MessageDetail]:
         """Yield the metadata of all messages of `folder`, while the response is being received."""
-        validate_listing(folder)
+        validate_listing(folder, timeout)
         return Listing(self._stream_listing(operations.GET_MESSAGE_METADATA, folder, timeout))
 
     def stream_messages(self, folder: str = INBOX, *, timeout: float | None = None) -> Listing[MessageDetail]:
@@ -512,7 +512,7 @@ class Mailbox(Sender):
 
         timeout: timeout in seconds. None: no limit, until the response pauses for `attempt_timeout` seconds.
         """
-        validate_listing(folder)
+        validate_listing(folder, timeout)
         return Listing(self._stream_listing(operations.GET_MESSAGES, folder, timeout))
 
     def _make_uids_body(self, uids: Iterable[int], recipients: list[Recipient] | None = None) -> RequestBody:

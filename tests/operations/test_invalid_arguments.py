@@ -150,12 +150,14 @@ OTHERS: list[tuple[str, str, tuple[Any, ...]]] = [
 LISTINGS: list[tuple[str, str, dict[str, Any]]] = [
     *(("fax.iter_messages", "limit", {"fax_number": "15550100100", "limit": limit}) for limit in (0, -1, "5")),
     ("fax.iter_messages", "fax_number", {"fax_number": ""}),
+    ("fax.iter_messages", "timeout", {"fax_number": "15550100100", "timeout": -1}),
     *(("mailbox.iter_messages", "limit", {"limit": limit}) for limit in (0, "5", True)),
     *(("mailbox.iter_messages", "since", {"since": since}) for since in (NAIVE, "2026-05-01")),
     *((f"mailbox.{name}", "batch_size", {"batch_size": 0}) for name in ("iter_messages", "iter_raw")),
     *(
-        (f"mailbox.{name}", "folder", {"folder": ""})
+        (f"mailbox.{name}", parameter, {parameter: value})
         for name in ("iter_messages", "iter_raw", "iter_metadata", "stream_messages")
+        for parameter, value in (("folder", ""), ("timeout", 0))
     ),
 ]
 
