@@ -247,13 +247,19 @@ class FaxPoller:
         """Read pages up to one without new or changed records, or with only updates more than a day before `since`.
 
         After a failure, continue at the last page that was read. If none of its messages is at its offset, because
-        messages were deleted, smaller offsets are tried. At offset 0, all pages are read again.
+        messages were deleted, smaller offsets are tried. At offset 0, all pages are read again. The next poll does that
+        if the service responds with a 404.
         """
         has_failed = poll.offset > 0
         poll.offset = max(0, poll.offset - poll.page_size)
         reader = PageReader(self.fetch_page, poll.offset)
         while not poll.is_complete:
-            page = await reader.read()
+            try:
+                page = await reader.read()
+            except NotFoundError:
+                if has_failed:  # the list may be much shorter now
+                    poll.offset = 0
+                raise
             if has_failed and poll.offset and get_message_keys(page).isdisjoint(poll.last_page_keys):
                 poll.offset = max(0, poll.offset - poll.page_size)
                 reader = PageReader(self.fetch_page, poll.offset)

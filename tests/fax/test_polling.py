@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 from datetime import timedelta
 
@@ -239,6 +240,20 @@ async def test_deletions_between_pages_hide_no_existing_fax(deleted: int) -> Non
     found = await poll(poller) + await poll(poller)
     assert len(found) == len(set(found))
     assert set(found) >= set(range(100 - deleted))
+
+
+@pytest.mark.parametrize("kept", [15, 59, 79])
+async def test_poll_after_a_failure_ends_if_the_list_is_shorter_and_ends_with_404(kept: int) -> None:
+    faxes = FaxList(make_faxes(100), ends_with_404=True)
+    faxes.fail(8, meanwhile=lambda: faxes.faxes.__delitem__(slice(kept, None)))
+    poller = faxes.watch()
+    found = await poll(poller, until_success=False)
+    with contextlib.suppress(ds.NotFoundError):
+        found += await poll(poller)
+    found += await poll(poller)
+    assert sorted(found) == [*range(min(30, 100 - kept), 100)]
+    faxes.add(1)
+    assert await poll(poller) == [100]
 
 
 @pytest.mark.parametrize("failing", range(1, 6))
