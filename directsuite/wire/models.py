@@ -361,7 +361,7 @@ class Field:
 
 
 def _merge_lists(value: Any, other: Any) -> list[Any]:
-    first, second = (cast("list[Any]", each if isinstance(each, list) else [each]) for each in (value, other))
+    first, second = (cast("Iterable[Any]", each) if isinstance(each, list) else [each] for each in (value, other))
     encode = msgspec.json.Encoder(enc_hook=str, order="sorted").encode
     known = set(map(encode, first))
     return [*first, *(element for element in second if encode(element) not in known)]
