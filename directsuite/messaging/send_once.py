@@ -8,8 +8,8 @@ ids* if its metadata contain this header. The *settle time* is how long to searc
                      ├─► OutcomeUnknownError if there are messages of that time, but the server has shown no request id
                      └─► not found: search the other folders
                            ├─► found: return the response
-                           ├─► OutcomeUnknownError if since is in the future, the folders can't be searched, or they
-                           │   have messages of this sender and the server has shown no request id
+                           ├─► OutcomeUnknownError if since is in the future, the folders can't be searched, or one
+                           │   has a message that may be the copy, but the server has shown no request id
                            └─► not found: send, as below
 
     send ─► response: return it
@@ -113,7 +113,7 @@ class SentMessage:
     """How far the server's clock may be behind the clock that set `since`."""
     absence: Absence = Absence.UNPROVEN
     """The result of the last call of `find`, or of `find_in_other_folders` if that changed it."""
-    # True if a search has found a request id, of this or another message.
+    # True if a search of INBOX.Sent has found a request id, of this or another message.
     _is_header_exposed: bool = attrs.field(default=False, init=False)
 
     @property
@@ -139,27 +139,28 @@ class SentMessage:
     async def find_in_other_folders(self, box: _SearchableMailbox) -> SendMessageResponse | None:
         """Search the other folders, because the copy may have been moved. Return as `find`.
 
-        If they have messages of the same sender, but the server has shown no request id, set `absence` to UNPROVEN.
-        Folders whose listed names are not valid in a request are skipped. Raises ResponseDecodeError if a name is
-        unreadable.
+        If they have a message that may be the copy, and the server has shown the request id of no message that this
+        address has sent, set `absence` to UNPROVEN. Request ids of received messages prove nothing, because the server
+        may show them only there. Folders whose listed names are not valid in a request are skipped. Raises
+        ResponseDecodeError if a name is unreadable.
         """
         view = box.with_strict_paths(_STRICT_FOLDER_PATHS)
         names = await view.get_folders(timeout=self.deadline.require_time_left())
-        may_have_copy = False
+        may_have_copy, is_header_exposed = False, self._is_header_exposed
         for folder in (arguments.INBOX, *names):
             if _can_be_named(folder) and folder.casefold() != SENT_FOLDER.casefold():
                 for message in await self._search(box, folder):
                     request_ids = _read_request_ids(message)
                     if self.request_id in request_ids:
                         return _make_response(message)
-                    self._is_header_exposed = self._is_header_exposed or bool(request_ids)
-                    may_have_copy = may_have_copy or self._is_from_sender(message)
-        if may_have_copy and not self._is_header_exposed:
+                    is_own = message.sender is not None and self.sender.casefold() in message.sender.casefold()
+                    if request_ids:
+                        is_header_exposed = is_header_exposed or is_own
+                    else:
+                        may_have_copy = may_have_copy or is_own or message.sender is None
+        if may_have_copy and not is_header_exposed:
             self.absence = Absence.UNPROVEN
         return None
-
-    def _is_from_sender(self, message: MessageDetail) -> bool:
-        return message.sender is None or self.sender.casefold() in message.sender.casefold()
 
     async def _search(self, box: _SearchableMailbox, folder: str) -> list[MessageDetail]:
         """Return the metadata of the messages received since `since`.
@@ -220,7 +221,10 @@ async def find_earlier_message(
         elif sent.since is None:
             text = "since is in the future, so a clock is wrong, and a search that finds nothing proves nothing"
         else:
-            text = "the server shows the X-Request-ID of no message, so a search that finds nothing proves nothing"
+            text = (
+                "the server shows the X-Request-ID of no message from this address, so a search that finds nothing "
+                "proves nothing"
+            )
     operation = operations.SEND_WITH_HEADER
     unknown = OutcomeUnknownError(
         f"an earlier attempt may or may not have sent the message: {text}",

@@ -37,6 +37,7 @@ class MailServer:
     """Invalid elements of the list of folders."""
     sends: int = 0
     loses_responses: bool = False
+    hides_sent_headers: bool = False
 
     @property
     def now(self) -> datetime:
@@ -59,6 +60,8 @@ class MailServer:
             self.sends += 1
             [header] = json.loads(exchange.request.body)["message"]["headers"]
             self.add(header["value"])
+            if self.hides_sent_headers:
+                self.folders["INBOX.Sent"][-1]["headers"] = None
             if self.loses_responses:
                 return await responses.reset(exchange)
             document["smtpId"] = self.folders["INBOX.Sent"][-1]["msgID"]
@@ -181,6 +184,32 @@ async def test_copy_moved_to_a_folder_whose_request_ids_are_hidden_is_not_sent_a
     assert mail.sends == 0
 
 
+@pytest.mark.parametrize("sender", ["bob@direct.example.test", None])
+async def test_request_ids_of_received_messages_do_not_prove_that_those_of_copies_are_shown(
+    mail: MailServer, server: ScriptedServer, sender: str | None
+) -> None:
+    mail.add("another", folder="INBOX")
+    mail.folders["INBOX"][0]["sender"] = sender
+    mail.add(MARK, folder="INBOX.Filed")
+    mail.folders["INBOX.Filed"][0] |= {"headers": None, "sender": ALICE}
+    async with open_suite(server) as suite:
+        with pytest.raises(ds.OutcomeUnknownError, match="X-Request-ID of no message"):
+            await suite.mailbox(ALICE, PASSWORD).send_once(MESSAGE, **since(mail.now - HOUR))
+    assert mail.sends == 0
+
+
+async def test_lost_response_is_not_sent_again_if_only_received_messages_have_shown_request_ids(
+    mail: MailServer, server: ScriptedServer
+) -> None:
+    mail.add("another", folder="INBOX")
+    mail.folders["INBOX"][0]["sender"] = "bob@direct.example.test"
+    mail.loses_responses = mail.hides_sent_headers = True
+    async with open_suite(server) as suite:
+        with pytest.raises(ds.OutcomeUnknownError):
+            await suite.mailbox(ALICE, PASSWORD).send_once(MESSAGE, resend=True, **since(mail.now - HOUR))
+    assert mail.sends == 1
+
+
 @pytest.mark.parametrize("shown", ["in INBOX.Sent", "in another folder", "received from others"])
 async def test_message_is_sent_if_those_in_other_folders_cannot_be_its_copy(
     mail: MailServer, server: ScriptedServer, shown: str
@@ -190,7 +219,9 @@ async def test_message_is_sent_if_those_in_other_folders_cannot_be_its_copy(
     if shown == "received from others":
         mail.folders["INBOX"][0]["sender"] = "bob@direct.example.test"
     else:
-        mail.add("another", folder="INBOX.Sent" if shown == "in INBOX.Sent" else "INBOX.Filed")
+        folder = "INBOX.Sent" if shown == "in INBOX.Sent" else "INBOX.Filed"
+        mail.add("another", folder=folder)
+        mail.folders[folder][0]["sender"] = ALICE
     async with open_suite(server) as suite:
         assert (await suite.mailbox(ALICE, PASSWORD).send_once(MESSAGE, **since(mail.now - HOUR))).smtp_id
     assert mail.sends == 1
