@@ -199,16 +199,15 @@ class FileContent(Content):
 
     def head(self, count: int) -> bytes:
         """Return the first bytes and restore the position."""
-        with self._lock:
-            self._file.seek(self._start)
-            piece = _check_bytes(self._file.read(count if self.size is None else min(count, self.size)))
-            self._file.seek(self._start)
-        return piece
+        return self._read(self._start, count if self.size is None else min(count, self.size), restore=True)
 
-    def _read(self, position: int, count: int) -> bytes:
+    def _read(self, position: int, count: int, *, restore: bool = False) -> bytes:
         with self._lock:
             self._file.seek(position)
-            return _check_bytes(self._file.read(count))
+            piece = _check_bytes(self._file.read(count))
+            if restore:
+                self._file.seek(position)
+            return piece
 
 
 _LOCKS: WeakValueDictionary[int, threading.Lock] = WeakValueDictionary()
