@@ -206,22 +206,21 @@ class GrantSource:
         is_rotated = bool(body.get("refresh_token")) and self._store_refresh_token(_read_secret(body, "refresh_token"))
         kind = body.get("token_type", "Bearer")  # required, but some servers omit it for Bearer
         accepted = ("bearer", (self._grant.token_type or "bearer").lower())
-        if not (isinstance(kind, str) and kind.lower() in accepted):
+        if isinstance(kind, str) and kind.lower() in accepted:
+            try:
+                return AccessToken(_read_secret(body, "access_token"), _read_lifetime(body.get("expires_in")))
+            except MismatchError as mismatch:
+                if not is_rotated:
+                    raise
+                failure = make_decode_error(TOKEN, mismatch)
+        else:
             text = (
                 "the token endpoint returned a token whose type is not Bearer, and the services accept only Bearer "
                 "tokens: if the server uses another name for Bearer, pass that name to the grant as token_type"
             )
-            unfit = ResponseDecodeError(text, path="$.token_type", **ERROR_CONTEXT)
-            unfit.outcome = Outcome.FAILED  # a retry would get the same response
-            return unfit
-        try:
-            return AccessToken(_read_secret(body, "access_token"), _read_lifetime(body.get("expires_in")))
-        except MismatchError as mismatch:
-            if not is_rotated:
-                raise
-            unfit = make_decode_error(TOKEN, mismatch)
-            unfit.outcome = Outcome.FAILED  # a retry would send the previous refresh token
-            return unfit
+            failure = ResponseDecodeError(text, path="$.token_type", **ERROR_CONTEXT)
+        failure.outcome = Outcome.FAILED  # a retry would get the same type, or send the previous refresh token
+        return failure
 
 
 class ClientCredentialsSource(GrantSource):
