@@ -213,8 +213,8 @@ async def _sign_sources(
             except asyncio.CancelledError:
                 echo_err(f"{format_count(job.progress.done, 'PDF')} signed.")
                 raise
-        failed_names = admission.failed_names | job.failed_names
-        failed = [each for each in await admission.journal.failures() if each.name in failed_names]
+        entries = await admission.journal.lease.find_entries(admission.failed_names | job.failed_names)
+        failed = sorted(entries.values(), key=lambda entry: entry.number)
         left = len(await admission.journal.lease.list_abandoned())
     if admission.counts.total():
         sign_sources.report_skipped(sources.skipped, _WITHIN_SOURCES_TEXT)

@@ -58,6 +58,7 @@ _FILE = SqliteFile(noun="journal", error=SigningJournalError, application_id=0x6
 _SQL = load_statements("directsuite.jobs.signing", "journal")
 _TABLES = Tables("signing", _SQL["tables"], version=2)
 _MAX_WOKEN_BATCHES = 100  # more than workers can lease in a second
+_MAX_QUERY_NAMES = 100  # SQLite limits the variables of a statement
 _ENTRY_COLUMNS = [field.name for field in attrs.fields(SigningEntry) if field.name != "reason"]
 _NOT_OPEN = "the journal is not open: use it within `async with`"
 
@@ -126,10 +127,14 @@ class Lease:
             known = await self.find_entries(names)
         return [known[name] for name in names]
 
-    async def find_entries(self, names: Sequence[str]) -> Mapping[str, SigningEntry]:
+    async def find_entries(self, names: Iterable[str]) -> Mapping[str, SigningEntry]:
         """Return entries by name. Ignore names that are not in the batch."""
-        values = {"job": self._job, "chunk": self.batch, "names": [_encode_name(name) for name in set(names)]}
-        return {entry.name: entry for entry in await self._database.fetch(_SQL["entries"], values, _make_entry)}
+        encoded, entries = [_encode_name(name) for name in set(names)], dict[str, SigningEntry]()
+        for start in range(0, len(encoded), _MAX_QUERY_NAMES):
+            values = {"job": self._job, "chunk": self.batch, "names": encoded[start : start + _MAX_QUERY_NAMES]}
+            found = await self._database.fetch(_SQL["entries"], values, _make_entry)
+            entries.update((entry.name, entry) for entry in found)
+        return entries
 
     async def put(self, entry: SigningEntry) -> SigningEntry:
         """Write an entry, and return it."""

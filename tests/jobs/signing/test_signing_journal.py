@@ -10,7 +10,7 @@ import pytest
 
 import directsuite as ds
 from directsuite.jobs.signing import DocumentState, SigningEntry, SigningJournal
-from directsuite.jobs.signing.journal import Lease, compute_signatures_digest
+from directsuite.jobs.signing.journal import _MAX_QUERY_NAMES, Lease, compute_signatures_digest
 from tests.jobs.signing.job_factory import SIGNATURES, JobFactory
 from tests.statements import query_file
 
@@ -68,6 +68,14 @@ async def test_stored_entry_is_returned(journals: Kept) -> None:
     changed = attrs.evolve(_saved(entry, "x"), state=DocumentState.SIGNED, output_sha="cd", tries=3)
     assert await journals.lease.put(changed) == changed
     assert await journals.lease.find_entries([NAMES[3], "other"]) == {NAMES[3]: changed}
+
+
+async def test_entries_of_many_documents_are_found(tmp_path: Path) -> None:
+    names = [f"{number}.pdf" for number in range(2 * _MAX_QUERY_NAMES + 1)]
+    async with SigningJournal(tmp_path / "journal.db") as journal:
+        entries = await journal.lease.entries(names)
+        assert await journal.lease.find_entries({*names, "other"}) == {each.name: each for each in entries}
+    assert [each.name for each in entries] == names
 
 
 async def test_abandoned_documents_are_listed_and_counted(journals: Kept) -> None:
