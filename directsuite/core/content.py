@@ -48,9 +48,9 @@ class BinaryReader(Protocol):
 Source = bytes | bytearray | memoryview | str | PathLike[str] | BinaryReader | AsyncIterable[bytes]
 """Bytes to send.
 
-A file object is read from its current position, which sending moves. If it can seek, its size is known and it can be
-sent again. Paths and files other than io.BytesIO are read in a thread. An async iterable or a file that cannot seek is
-sent only once.
+A file object is read from its current position, which sending moves. So give each call a separate file object, or the
+path. If a file object can seek, its size is known and the call can send it again. Paths and files other than io.BytesIO
+are read in a thread. An async iterable or a file that cannot seek is sent only once.
 """
 
 

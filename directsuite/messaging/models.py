@@ -159,7 +159,8 @@ class Attachment(Model):
     ) -> Self:
         """Return an attachment that is read from a file object while it is sent, from its current position.
 
-        The file is not closed. It can be sent several times only if it is seekable.
+        Sending moves the position, so create each attachment from a separate file object. The file is not closed. It
+        can be sent several times only if it is seekable.
 
         content_type: None: guess it from the file name.
         filename: name of the file in the message. None: that of the file object, if it has one.

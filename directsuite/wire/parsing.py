@@ -145,7 +145,7 @@ class ArraySplitter:
         self._outer_text = bytearray()
         self._elements = self._split_document()
         self.key_count = 0
-        """How often the top level has the key so far."""
+        """The number of members with the key at the top level so far."""
 
     @property
     def pending(self) -> int:
@@ -170,8 +170,8 @@ class ArraySplitter:
             raise MismatchError("an object")
         return cast("dict[str, Any]", document)
 
-    # The two generators yield _NEEDS_MORE to wait until more text is in the buffer. `finish` rejects text that is not
-    # JSON outside the elements.
+    # The following two generators yield _NEEDS_MORE to wait until more text is in the buffer. `finish` rejects text that
+    # is not JSON outside the elements.
 
     def _split_document(self) -> Iterator[Any]:
         while not self._find_value():

@@ -87,6 +87,17 @@ async def test_calls_that_read_the_same_file_do_not_move_its_position_for_each_o
     assert len(server.requests) == 1
 
 
+async def test_file_object_keeps_its_position_if_nothing_is_sent(server: ScriptedServer) -> None:
+    async def token() -> str:
+        raise ConnectionError
+
+    file = io.BytesIO(b"header" + PDF)
+    file.seek(6)
+    async with open_suite(server, token=token, retry=ds.RetryPolicy.none()) as suite:
+        await expect_error(ds.TransportError, suite.signing.save(file))
+    assert (file.tell(), server.requests) == (6, [])
+
+
 class BrokenSourceError(Exception):
     pass
 
