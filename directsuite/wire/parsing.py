@@ -170,8 +170,8 @@ class ArraySplitter:
             raise MismatchError("an object")
         return cast("dict[str, Any]", document)
 
-    # The following two generators yield _NEEDS_MORE to wait until more text is in the buffer. `finish` rejects text that
-    # is not JSON outside the elements.
+    # The next two generators yield _NEEDS_MORE to wait until more text is in the buffer. `finish` rejects text that is
+    # not JSON outside the elements.
 
     def _split_document(self) -> Iterator[Any]:
         while not self._find_value():
