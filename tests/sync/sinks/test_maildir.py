@@ -146,22 +146,41 @@ async def test_flags_of_deleted_messages_are_removed_after_30_days(tmp_path: Pat
     assert not record.exists()
 
 
-async def test_new_messages_do_not_have_the_directories_read_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    sink, read = MaildirSink(tmp_path), list[str]()
-    names = maildir._list_names
+@pytest.fixture
+def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the directories that were read."""
+    read, list_names = list[str](), maildir._list_names
 
-    def noted(directory: Path) -> list[str]:
+    def record(directory: Path) -> list[str]:
         read.append(directory.name)
-        return names(directory)
+        return list_names(directory)
 
-    monkeypatch.setattr(maildir, "_list_names", noted)
-    everything = ["tmp", "new", "cur"]
-    for told, expected_reads in ((A, everything), (B, ["tmp"]), (C, ["tmp"]), (A, everything), (make_key(4), ["tmp"])):
+    monkeypatch.setattr(maildir, "_list_names", record)
+    return read
+
+
+EVERYTHING = ["tmp", "new", "cur"]
+
+
+async def test_new_messages_do_not_have_the_directories_read_again(tmp_path: Path, read: list[str]) -> None:
+    sink = MaildirSink(tmp_path)
+    for told, expected_reads in ((A, EVERYTHING), (B, ["tmp"]), (C, ["tmp"]), (A, EVERYTHING), (make_key(4), ["tmp"])):
         await sink([make_new(told)])
         assert read == expected_reads
         read.clear()
+
+
+async def test_only_the_oldest_mailbox_is_removed_from_a_full_cache(
+    tmp_path: Path, read: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(maildir, "_MAX_CACHED_KEYS", 2)
+    sink = MaildirSink(tmp_path)
+    for uid in (1, 2, 3):
+        await sink([make_new(make_key(uid, f"INBOX.{uid}"))])
+    for folder, expected_reads in (("INBOX.2", ["tmp"]), ("INBOX.1", EVERYTHING)):
+        read.clear()
+        await sink([make_new(make_key(4, folder))])
+        assert read == expected_reads
 
 
 @pytest.mark.parametrize("most", [250_000, 1])
