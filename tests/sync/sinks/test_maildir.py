@@ -183,6 +183,25 @@ async def test_only_the_oldest_mailbox_is_removed_from_a_full_cache(
         assert read == expected_reads
 
 
+class CacheOfOtherDeliveries(dict[Path, Any]):
+    """A cache from which other deliveries take all mailboxes while one examines it."""
+
+    def items(self) -> Any:
+        items = list(super().items())
+        self.clear()
+        return items
+
+
+async def test_other_deliveries_may_take_mailboxes_from_a_full_cache(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(maildir, "_MAX_CACHED_KEYS", 0)
+    sink = MaildirSink(tmp_path)
+    monkeypatch.setattr(sink, "_cache", CacheOfOtherDeliveries())
+    await sink([make_new(A), make_new(SENT, 2)])
+    assert read_files(tmp_path) == make_expected(inbox=[1], sent=[2])
+
+
 @pytest.mark.parametrize("most", [250_000, 1])
 async def test_files_of_another_process_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int) -> None:
     monkeypatch.setattr(maildir, "_MAX_CACHED_KEYS", most)
