@@ -110,12 +110,17 @@ _HINT_USE_NEW_KEY = (
     "check whether `directsuite inbox list --folder INBOX.Sent` shows the message, and only if it does not, run the "
     "command again with a new --key"
 )
+_HINT_OTHER_STATE_FOLDER = (
+    "An earlier command may have sent the message. If `directsuite inbox list --folder INBOX.Sent` does not show it, "
+    f"name a different folder with {_STATE_VAR}."
+)
 _MIN_UPLOAD_BYTES_PER_SECOND = 100_000.0  # slower uploads run into the timeout
 _BASE64_RATIO = 4 / 3
 _MAX_TEXT_BYTES = 2**26
-_NAMED_ADDRESS_PATTERN = re.compile(r'(?:"[^"]*+"\s*+|[^"<>]*+)<(?P<address>[^<>]*+)>')
+_QUOTED_TEXT = re.compile(r'"(?:[^"\\]|\\.)*+"')
+_NAMED_ADDRESS_PATTERN = re.compile(rf'(?:{_QUOTED_TEXT.pattern}\s*+|[^"<>]*+)<(?P<address>[^<>]*+)>')
 _NAME_BEFORE_ADDRESS_PATTERN = re.compile(r"[^\s,]\s*<")
-_COMMA_OR_QUOTED_TEXT = re.compile(r',|"[^"]*+"')
+_COMMA_OR_QUOTED_TEXT = re.compile(rf",|{_QUOTED_TEXT.pattern}")
 _CONTROL_CHARACTER = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029]")
 
 
@@ -246,24 +251,28 @@ async def send_with_key(
 
     async with _open_journal(access.address, key) as journal:
         record = await _read_record(journal, access.address, key)
-        if record is not None:
+        if record is not None and record.smtp_id is not None:
             _validate_digest(record, await arguments.compute_message_digest(message))
-            if record.smtp_id is not None:
-                return True, record.smtp_id
+            return True, record.smtp_id
+        if record is not None:
             settle = f"{access.settings.settle:g} s"
-            echo_err(f"An earlier command may have sent the message. Searching INBOX.Sent for up to {settle}.")
+            echo_err(f"An earlier command may have sent the message. INBOX.Sent is searched for it, for up to {settle}.")
         upload_seconds = size * _BASE64_RATIO / _MIN_UPLOAD_BYTES_PER_SECOND
         timeout = access.settings.timeout + access.settings.settle + upload_seconds
         try:
             async with progress as bar:
                 tracker = DeliveryTracker(box, journal=journal)
                 return False, (await tracker.send(message, key=key, progress=bar.update, timeout=timeout)).smtp_id
+        except ds.InvalidArgumentError as error:
+            if record is not None and error.parameter == "key":
+                raise _make_other_message_error(record) from None
+            raise
         except ds.OutcomeUnknownError as error:
             if isinstance(error.__cause__, DeliveryJournalError):
                 raise NotDoneError(
                     "The message was sent, but the journal of --key could not record it. "
-                    f"{error.__cause__.explanation.rstrip('.')}. Then run the same command again: it finds the "
-                    "message, and does not send it again."
+                    f"{error.__cause__.explanation.rstrip('.')}. Then run the same command again with the same "
+                    "journal: it searches for the message, and does not send it again. With a new journal, it would."
                 ) from None
             if record is not None and error.looked:  # another search would not find more
                 command.recovery_hint = _HINT_USE_NEW_KEY
@@ -308,7 +317,7 @@ def parse_addresses(option: str, values: Sequence[str]) -> list[str]:
     for number, value in enumerate(values, start=1):
         source = f"{option} number {number}"
         validate_text(value, source)
-        if value.count('"') % 2:
+        if '"' in _QUOTED_TEXT.sub("", value):
             raise UsageError(f"{with_value(source, value)} contains a quotation mark that is not closed. Close it.")
         for part in _split_at_commas(value):
             named = _NAMED_ADDRESS_PATTERN.fullmatch(part.strip())
@@ -360,34 +369,38 @@ def make_attachments(options: TextOptions) -> list[ds.Attachment]:
 
 @contextlib.asynccontextmanager
 async def _open_journal(sender: str, key: str) -> AsyncGenerator[DeliveryJournal]:
-    """Open the journal of a key. Raises UsageError if another command has opened it, or if it can't be written."""
+    """Open the journal of a key. Raises UsageError if it can't be used, also if an error in the block says so."""
     import sqlite3
 
     from directsuite.jobs.delivery.journal import DeliveryJournal, DeliveryJournalError  # slow to import
 
     folder = _get_journal_folder()
-    async with contextlib.AsyncExitStack() as stack:
-        try:
-            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            journal = await stack.enter_async_context(DeliveryJournal(folder / make_request_id(sender, key)))
-        except (OSError, DeliveryJournalError) as error:
-            reason = explain_os_error(error) if isinstance(error, OSError) else error.explanation.rstrip(".")
-            advice = f"Name a different folder with {_STATE_VAR}."
-            if getattr(error.__cause__, "sqlite_errorcode", None) == sqlite3.SQLITE_BUSY:
-                advice = "Wait until the other command or program has ended."
-            label = with_value("The journal of --key", folder)
-            raise UsageError(f"{label} can't be used: {reason}. {advice}") from None
-        yield journal
+    label = with_value("The journal of --key", folder)
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError as error:
+        raise UsageError(f"{label} can't be used: {explain_os_error(error)}. {_HINT_OTHER_STATE_FOLDER}") from None
+    try:
+        async with DeliveryJournal(folder / make_request_id(sender, key)) as journal:
+            yield journal
+    except DeliveryJournalError as error:
+        is_in_use = getattr(error.__cause__, "sqlite_errorcode", None) == sqlite3.SQLITE_BUSY
+        advice = "Wait until the other command or program has ended." if is_in_use else _HINT_OTHER_STATE_FOLDER
+        raise UsageError(f"{label} can't be used: {error.explanation.rstrip('.')}. {advice}") from None
 
 
 def _validate_digest(record: SendRecord, digest: str) -> None:
     """Raise UsageError if the record of a key is that of a different message."""
     if record.content_digest != digest:
-        is_sent = "may have been sent" if record.smtp_id is None else "was sent"
-        raise UsageError(
-            f"This --key was used for a different message, which {is_sent}. The message of this command was not sent: "
-            "use a new --key for each message."
-        )
+        raise _make_other_message_error(record)
+
+
+def _make_other_message_error(record: SendRecord) -> UsageError:
+    is_sent = "may have been sent" if record.smtp_id is None else "was sent"
+    return UsageError(
+        f"This --key was used for a different message, which {is_sent}. The message of this command was not sent: use a "
+        "new --key for each message."
+    )
 
 
 async def find_record(sender: str, key: str) -> SendRecord | None:

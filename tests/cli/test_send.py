@@ -14,10 +14,12 @@ from typing import Any
 import pytest
 
 from directsuite.jobs.delivery import DeliveryJournal, DeliveryJournalError
+from directsuite.messaging import arguments
 from directsuite.messaging.models import Message, SendMessageResponse
 from directsuite.messaging.service import Mailbox
 from tests.cli.conftest import CliRunner
 from tests.integration.scenario import ALICE, BOB, PASSWORD, open_scenario
+from tests.statements import query_file
 
 TO_BOB = ("--to", BOB, "--subject", "Referral", "--body", "Please see her.")
 KEYED = ("send", *TO_BOB, "--key", "referral-17")
@@ -67,10 +69,16 @@ async def test_file_without_addresses_is_rejected(given: str, cli: CliRunner) ->
     assert await sent(cli) == 0
 
 
-@pytest.mark.parametrize("to", [f'"Bob <{BOB}>,{ALICE}', f'"{BOB},{ALICE}', f'{BOB},"{ALICE}', f'"{BOB}'])
+@pytest.mark.parametrize("to", [f'"Bob <{BOB}>,{ALICE}', f'"{BOB},{ALICE}', f'{BOB},"{ALICE}', f'"{BOB}', rf'"Bob \" <{BOB}>'])
 async def test_quotation_mark_that_is_not_closed_is_rejected(to: str, cli: CliRunner) -> None:
     problem = f"--to number 1 ({to}) contains a quotation mark that is not closed"
     await cli.fail(2, problem, "send", "-v", "--to", to, "--body", "x")
+
+
+@pytest.mark.parametrize("name", [r'"Dr. \"Bob\" Example"', r'"Bob, \" Bob"', r'"a \\"', r'"a\\\", <b@c.test>"'])
+async def test_name_with_escaped_quotation_marks_is_accepted(name: str, cli: CliRunner) -> None:
+    result = await cli.run("send", "--to", f"{name} <{BOB}>, {ALICE}", "--body", "x", "--dry-run", "--json")
+    assert [each["email"] for each in result.document["recipients"]] == [BOB, ALICE]
 
 
 async def test_body_from_stdin(cli: CliRunner) -> None:
@@ -243,14 +251,33 @@ async def test_journal_on_a_read_only_file_system_is_reported(cli: CliRunner) ->
     cli.monkeypatch.setattr(Path, "touch", refuse)
     for command in (KEYED, ("status", "--key", "referral-17")):
         err = await cli.fail(2, "(Read-only file system)", *command)
-        assert "command" not in err
-        assert err.endswith("Name a different folder with DIRECTSUITE_STATE.\n")
+        assert "the other command" not in err
+        assert err.endswith("INBOX.Sent` does not show it, name a different folder with DIRECTSUITE_STATE.\n")
 
 
 async def test_full_disk_after_sending_is_reported_as_sent(cli: CliRunner) -> None:
-    cli.monkeypatch.setattr(DeliveryJournal, "end_send", fill_disk)
-    err = await cli.fail(1, "but the journal of --key could not record it. The disk is full. Then run", *KEYED)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(DeliveryJournal, "end_send", fill_disk)
+        err = await cli.fail(1, "but the journal of --key could not record it. The disk is full. Then run", *KEYED)
     assert err.startswith("directsuite: The message was sent, but the journal")
+    assert err.endswith("searches for the message, and does not send it again. With a new journal, it would.\n")
+    assert (await cli.run(*KEYED)).status == 0
+    assert await sent(cli) == 1
+
+
+async def test_full_disk_before_sending_is_reported_as_an_unusable_journal(cli: CliRunner) -> None:
+    cli.monkeypatch.setattr(DeliveryJournal, "begin_send", fill_disk)
+    err = await cli.fail(2, "The journal of --key", *KEYED)
+    assert "can't be used: The disk is full. An earlier command may have sent the message." in err
+    assert await sent(cli) == 0
+
+
+async def test_journal_of_an_earlier_version_does_not_lead_to_a_second_message(cli: CliRunner) -> None:
+    assert (await cli.run(*KEYED)).status == 0
+    (journal,) = find_journals(cli.folder / "state" / "sends")
+    query_file(journal, "PRAGMA user_version = 5")
+    err = await cli.fail(2, "written by an earlier directsuite", *KEYED)
+    assert "An earlier command may have sent the message. If `directsuite inbox list --folder INBOX.Sent`" in err
     assert await sent(cli) == 1
 
 
@@ -260,7 +287,7 @@ async def test_full_disk_does_not_hide_why_nothing_was_sent(cli: CliRunner) -> N
     await cli.fail(3, "authentication failed", *KEYED)
 
 
-async def fill_disk(*_: object) -> None:
+async def fill_disk(*_: object, **__: object) -> None:
     raise DeliveryJournalError("The disk is full.")
 
 
@@ -333,10 +360,27 @@ async def lose_request(runner: CliRunner) -> None:
     await runner.fail(7, "run the same command again with the same --key", *KEYED)
 
 
+async def test_attachments_are_read_once_to_recognize_the_message(cli: CliRunner) -> None:
+    digests, compute = list[str](), arguments.compute_message_digest
+
+    async def count(message: Message) -> str:
+        digests.append(await compute(message))
+        return digests[-1]
+
+    await lose_request(cli)
+    cli.monkeypatch.setattr(arguments, "compute_message_digest", count)
+    await cli.fail(2, "a different message, which may have been sent. The message of this", *KEYED, "--html")
+    assert len(digests) == 1
+    for _ in range(2):
+        assert (await cli.run(*KEYED)).status == 0
+    assert len(digests) == 3
+    assert await sent(cli) == 1
+
+
 async def test_absent_message_is_sent_by_next_command(cli: CliRunner) -> None:
     await lose_request(cli)
     result = await cli.run(*KEYED)
-    assert (result.status, "may have sent the message. Searching INBOX.Sent" in result.err) == (0, True)
+    assert (result.status, "may have sent the message. INBOX.Sent is searched" in result.err) == (0, True)
     assert await sent(cli) == 1
 
 
