@@ -59,7 +59,7 @@ IDENTITY = ("mailbox", "login_username", "token_url", "client_id", "scope", *(f"
 
 
 class SettingSource(enum.IntEnum):
-    """Where a setting is from. A higher number has precedence."""
+    """The source of a setting. A source with a higher number has precedence."""
 
     FILE = 1
     PROFILE = 2

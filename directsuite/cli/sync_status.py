@@ -120,7 +120,7 @@ async def show_status(*, options: _SyncStatusOptions = _SyncStatusOptions()) -> 
     Exit status 0 means that no mailbox is failing; 1 that one is, or that the worker has not reported for 30 seconds
     although it didn't stop; 2 that the store can't be used. With --max-age, the command only checks whether the worker
     is alive: 0 if its last report is at most that old, 1 if it is older or missing. The JSON document is then
-    {"age": SECONDS}, or null if no worker is running.
+    {"age": SECONDS}, or {"age": null} if no worker is running.
     """
     path = options.status_file or (None if options.postgres else build_status_path(options.store))
     if options.max_age is not None:

@@ -258,10 +258,6 @@ class Attempt(Generic[R]):
             **session.request_options,
         )
 
-    def __deepcopy__(self, memo: object) -> Attempt[Any]:
-        """Return this attempt: aioresponses copies the arguments of a request, including `_send_once`."""
-        return self
-
     async def _send_once(
         self, request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
     ) -> aiohttp.ClientResponse:

@@ -123,7 +123,7 @@ class TokenCache:
     _generation: int = attrs.field(default=0, init=False)
     _fetch_task: asyncio.Task[Credential] | None = attrs.field(default=None, init=False)
     source_tasks: set[asyncio.Future[AccessToken]] = attrs.field(factory=set["asyncio.Future[AccessToken]"], init=False)
-    """The tasks that run the source: that of the fetch in progress, and those that ignore their cancellation."""
+    """The tasks that run the source: the task of the fetch in progress, and cancelled tasks that have not ended."""
     _retry: tuple[DirectSuiteError, float] | None = attrs.field(default=None, init=False)
     """The failure of a request within the fetch in progress, and the time of the next one."""
     _failure: DirectSuiteError | None = attrs.field(default=None, init=False)

@@ -206,7 +206,7 @@ def _find_reason(error: BaseException, default: FailureReason, timed_out: Failur
 
 
 def _explain_connect_failure(error: BaseException, seen: str) -> tuple[FailureReason, str, str]:
-    """Return why there is no connection, the same as text, and what to do. seen: the text for an unknown reason."""
+    """Return the reason for a failed connection, its text, and what to do. seen: the text if the reason is unknown."""
     if isinstance(error, aiohttp.ClientProxyConnectionError):
         return "proxy failed", "the proxy cannot be reached", _HINT_PROXY
     if isinstance(error, aiohttp.ClientHttpProxyError):

@@ -33,7 +33,7 @@ from directsuite.registration import operations as registration
 from directsuite.registration.models import SUCCESS_CODE, ResellerAPIResponse
 from directsuite.signing import operations as signing
 from directsuite.wire.codec import Codec
-from directsuite.wire.models import Model, OpenEnum, get_model_fields
+from directsuite.wire.models import Model, OpenEnum, get_model_fields, get_wire_name
 from directsuite.wire.parsing import MismatchError
 
 _SUCCESS_CODES = (None, 0, SUCCESS_CODE)
@@ -116,10 +116,7 @@ def response(operation: str, *, status: int | None = None, **values: Any) -> Ser
         if absent and members.keys() <= fields.keys():  # a misspelt field is named instead
             raise TypeError(f"the response of {operation} needs {min(absent)}")
         body = _encode_model(f"the response of {operation}", chosen.response, members)
-        if "messages[].uid" in chosen.required_fields:
-            for number, message in enumerate(json.loads(body).get("messages", ())):
-                if message.get("uid") is None:
-                    raise TypeError(f"the response of {operation} needs messages[{number}].uid")
+        _require_element_members(f"the response of {operation}", chosen, body)
     return ServiceResponse(chosen.method, path, status, body)
 
 
@@ -132,6 +129,17 @@ def find_required_fields(operation: Operation[Any]) -> list[str]:
     required |= {field.name for field in attrs.fields(operation.response) if field.default in (attrs.NOTHING, "")}
     required -= {*find_parameters(operation)}
     return [field.name for field in attrs.fields(operation.response) if field.name in required]
+
+
+def _require_element_members(what: str, operation: Operation[Any], body: bytes) -> None:
+    """Raise TypeError if an element of a list lacks a required member, such as the uid of `messages[].uid`."""
+    __tracebackhide__ = True
+    document, fields = json.loads(body), {field.name: field for field in get_model_fields(operation.response)}
+    for required in operation.required_fields:
+        name, _, member = required.partition("[].")
+        for number, element in enumerate(document.get(fields[name].key) or () if member else ()):
+            if element.get(get_wire_name(fields[name].item, member)) is None:
+                raise TypeError(f"{what} needs {name}[{number}].{member}")
 
 
 def find_parameters(operation: Operation[Any]) -> list[str]:

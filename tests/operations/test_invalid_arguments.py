@@ -202,6 +202,10 @@ async def test_each_operation_rejects(
     await assert_rejected(lambda: case.call(suite, {parameter: value}), parameter, services)
 
 
+def test_invalid_values_are_those_of_existing_parameters() -> None:
+    assert INVALID_VALUES.keys() - {parameter for case in OPERATIONS.values() for parameter in case.arguments} == set()
+
+
 @pytest.mark.parametrize(("method", "parameter", "arguments"), MAILBOX)
 async def test_mailbox_rejects(
     method: str, parameter: str, arguments: tuple[Any, ...], services: FakeServices, box: ds.Mailbox

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, cast
 
+import attrs
 import pytest
 from yarl import URL
 
@@ -236,6 +237,15 @@ def test_each_operation_accepts_its_response(case: OperationCase) -> None:
     fields = {name: good if name == "pdf" else getattr(good, name) for name in find_required_fields(operation)}
     values: dict[str, Any] = dict.fromkeys(find_parameters(operation), "1") | fields
     assert not isinstance(read(case.name, response(case.name, **values)), Exception)
+
+
+def test_required_member_of_each_element_is_required_of_any_list(monkeypatch: pytest.MonkeyPatch) -> None:
+    operation = attrs.evolve(_get_operations()["GetMessageStatus"], required_fields=("message_logs[].message_id",))
+    monkeypatch.setitem(_get_operations(), operation.name, operation)
+    logs = [{"messageId": "<1@x>"}, {"to": "bob@direct.example.test"}]
+    response(operation.name, smtp_id="<1@x>", message_logs=logs[:1])
+    with pytest.raises(TypeError, match=r"the response of GetMessageStatus needs message_logs\[1\]\.message_id$"):
+        response(operation.name, smtp_id="<1@x>", message_logs=logs)
 
 
 def test_report_may_be_csv_instead_of_logs() -> None:

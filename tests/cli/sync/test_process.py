@@ -8,7 +8,6 @@ import os
 import signal
 import sys
 from asyncio.subprocess import Process
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -16,9 +15,6 @@ from tests.cli.conftest import start_process
 from tests.cli.sync.conftest import BOTH, SyncRunner, list_subjects
 from tests.integration.scenario import ALICE, BOB
 from tests.waiting import poll_until
-
-if TYPE_CHECKING:
-    pass
 
 pytestmark = [pytest.mark.process, pytest.mark.skipif(sys.platform == "win32", reason="signals are a matter of POSIX")]
 
