@@ -256,7 +256,7 @@ async def send_with_key(
             return True, record.smtp_id
         if record is not None:
             settle = f"{access.settings.settle:g} s"
-            echo_err(f"An earlier command may have sent the message. INBOX.Sent is searched for it, for up to {settle}.")
+            echo_err(f"An earlier command may have sent the message. INBOX.Sent is searched for up to {settle}.")
         upload_seconds = size * _BASE64_RATIO / _MIN_UPLOAD_BYTES_PER_SECOND
         timeout = access.settings.timeout + access.settings.settle + upload_seconds
         try:
@@ -398,8 +398,8 @@ def _validate_digest(record: SendRecord, digest: str) -> None:
 def _make_other_message_error(record: SendRecord) -> UsageError:
     is_sent = "may have been sent" if record.smtp_id is None else "was sent"
     return UsageError(
-        f"This --key was used for a different message, which {is_sent}. The message of this command was not sent: use a "
-        "new --key for each message."
+        f"This --key was used for a different message, which {is_sent}. The message of this command was not sent: "
+        "use a new --key for each message."
     )
 
 

@@ -69,7 +69,9 @@ async def test_file_without_addresses_is_rejected(given: str, cli: CliRunner) ->
     assert await sent(cli) == 0
 
 
-@pytest.mark.parametrize("to", [f'"Bob <{BOB}>,{ALICE}', f'"{BOB},{ALICE}', f'{BOB},"{ALICE}', f'"{BOB}', rf'"Bob \" <{BOB}>'])
+@pytest.mark.parametrize(
+    "to", [f'"Bob <{BOB}>,{ALICE}', f'"{BOB},{ALICE}', f'{BOB},"{ALICE}', f'"{BOB}', rf'"Bob \" <{BOB}>']
+)
 async def test_quotation_mark_that_is_not_closed_is_rejected(to: str, cli: CliRunner) -> None:
     problem = f"--to number 1 ({to}) contains a quotation mark that is not closed"
     await cli.fail(2, problem, "send", "-v", "--to", to, "--body", "x")
