@@ -48,9 +48,9 @@ class BinaryReader(Protocol):
 Source = bytes | bytearray | memoryview | str | PathLike[str] | BinaryReader | AsyncIterable[bytes]
 """Bytes to send.
 
-A file object is read from its current position, which sending moves. So give each call a separate file object, or the
-path. If a file object can seek, its size is known and the call can send it again. Paths and files other than io.BytesIO
-are read in a thread. An async iterable or a file that cannot seek is sent only once.
+A file object is read from its current position, which sending moves; it is rejected at its end. So give each call a
+separate file object, or the path. If a file object can seek, its size is known and the call can send it again. Paths
+and files other than io.BytesIO are read in a thread. An async iterable or a file that cannot seek is sent only once.
 """
 
 
@@ -322,7 +322,7 @@ def _create_content(source: Source, parameter: str, size: int | None) -> Content
 def _make_file_content(file: Any, parameter: str) -> FileContent | None:
     """Return the content from the current position, or None if the file cannot seek.
 
-    Raises InvalidArgumentError if the file is closed, or not open for reading bytes.
+    Raises InvalidArgumentError if the file is closed, at its end, or not open for reading bytes.
     """
     readable: object = getattr(file, "readable", None)
     try:
@@ -346,7 +346,11 @@ def _make_file_content(file: Any, parameter: str) -> FileContent | None:
         raise InvalidArgumentError("the file is closed: open it again", parameter=parameter) from None
     if not isinstance(start, int) or not isinstance(end, int | None):
         return None
-    return FileContent(file, start, None if end is None else max(end - start, 0))
+    if end is not None and 0 < start >= end:  # as after an earlier call that sent it
+        raise InvalidArgumentError(
+            "the file is at its end, so nothing would be sent: call seek(0) to send all of it", parameter=parameter
+        )
+    return FileContent(file, start, None if end is None else end - start)
 
 
 async def _read_unseekable(file: Any) -> AsyncGenerator[bytes]:

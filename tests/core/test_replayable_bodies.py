@@ -102,6 +102,17 @@ class BrokenSourceError(Exception):
     pass
 
 
+async def test_file_object_that_was_read_to_its_end_is_rejected(server: ScriptedServer, suite: ds.DirectSuite) -> None:
+    file = io.BytesIO(PDF)
+    await suite.signing.save(file)
+    with pytest.raises(ds.InvalidArgumentError, match="at its end") as found:
+        await suite.signing.save(file)
+    assert found.value.parameter == "pdf"
+    with pytest.raises(ds.InvalidArgumentError, match="at its end"):
+        ds.Attachment.from_file(file, filename="a.pdf")
+    assert len(server.requests) == 1
+
+
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("after", [0, 1, 3])
 @pytest.mark.parametrize("kind", [BrokenSourceError, OSError, TimeoutError, ValueError, ConnectionResetError])
