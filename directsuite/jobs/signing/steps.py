@@ -27,7 +27,7 @@ from directsuite.core.clock import is_being_cancelled
 from directsuite.core.events import FIELDS, get_group, group_calls
 from directsuite.core.files import create_file, explain_os_error
 from directsuite.core.outcome import find_failure_reason, find_loggable_code
-from directsuite.errors import DirectSuiteError, InvalidArgumentError, ServiceError
+from directsuite.errors import DirectSuiteError, InvalidArgumentError, ServiceError, TransportError
 from directsuite.jobs.signing.documents import (
     MAX_IN_MEMORY_BYTES,
     Pdf,
@@ -475,6 +475,8 @@ def _translate_read_errors() -> Generator[None]:
     try:
         yield
     except OSError as error:
+        if isinstance(error, TransportError):  # DeadlineExceededError is also a TimeoutError
+            raise
         failure = SourceError.from_os_error(error)
     except asyncio.CancelledError:
         if is_being_cancelled():
