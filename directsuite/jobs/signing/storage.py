@@ -230,6 +230,10 @@ def _open_storage(url: str, options: dict[str, Any]) -> tuple[Any, str]:
 
 
 def _build_url(files: Any, root: str) -> str:
+    host = files.storage_options.get("host")
+    if host and root.startswith("/"):  # such as SFTP, whose paths do not contain the host
+        port = files.storage_options.get("port")
+        root = f"{host}{f':{port}' if port else ''}{root}"
     return f"{files.unstrip_protocol(root).rstrip('/')}/"
 
 

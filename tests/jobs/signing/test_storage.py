@@ -215,6 +215,13 @@ def test_target_within_source_is_rejected(jobs: JobFactory, tmp_path: Path) -> N
     jobs.make_job(StorageFolder("memory://some"), target=StorageTarget("memory://some-other"))
 
 
+def test_url_of_storage_has_its_host(jobs: JobFactory) -> None:
+    # As for SFTP, the host and the port are options of the storage, and its paths do not contain them.
+    source, target = StorageFolder("memory://data", host="a", port=22), StorageTarget("memory://data/out", host="b")
+    assert (source.place, target.place) == ("memory://a:22/data/", "memory://b/data/out/")
+    jobs.make_job(source, target=target)
+
+
 def test_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ds.ConfigurationError, match="does not support this kind of URL"):
         StorageFolder("carrier-pigeon://somewhere")
