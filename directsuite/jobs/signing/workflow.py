@@ -352,7 +352,7 @@ class OutageTracker:
     _since: float = attrs.field(default=0.0, init=False)
 
     def start_or_measure_outage(self, error: Exception) -> float:
-        """Return the seconds until the outage exceeds `max_outage`, negative afterwards. Start one if there is none."""
+        """Return the seconds until the outage lasts `max_outage`, 0 or less from then on. Start one if there is none."""
         now = self.clock.monotonic()
         if self.kind is None:
             self._since = now
@@ -416,13 +416,13 @@ class RetryState:
         if len(self._failures) >= _MAX_OWN_FAILURES:
             return True
         # Near the end of a source no others are in progress: use those signed since the first failure.
-        return self._outage.start_or_measure_outage(error) < 0 and signed > self._signed_at_first_failure
+        return self._outage.start_or_measure_outage(error) <= 0 and signed > self._signed_at_first_failure
 
     def _is_unreadable(self, error: Exception) -> bool:
         """Count a failed read. Return True if reads fail only for this document, or have failed for too long."""
         read = self._outage.read_count
         self._read_counts.append(read)
-        return self._outage.start_or_measure_outage(error) < 0 or (
+        return self._outage.start_or_measure_outage(error) <= 0 or (
             len(self._read_counts) >= _MAX_READ_FAILURES and read > self._read_counts[0]
         )
 
@@ -431,7 +431,7 @@ class RetryState:
         left, why = self._outage.start_or_measure_outage(error), error.explanation.rstrip(".")
         if isinstance(error, CircuitOpenError) and (error.retry_after or 0) > left:
             return why
-        if left < 0:
+        if left <= 0:
             return f"the service has failed for too long: {why}"
         if error.retry_after is not None and error.retry_after > left:
             return f"max_outage does not allow the wait of {error.retry_after:.0f} s before the next attempt: {why}"

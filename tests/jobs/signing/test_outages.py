@@ -75,6 +75,14 @@ async def test_save_that_exceeds_its_deadline_fails_no_document(jobs: JobFactory
     assert await jobs.list_problems() == []
 
 
+@pytest.mark.parametrize("operation", ["save", "sign"])
+async def test_nothing_is_retried_with_max_outage_0(operation: str, jobs: JobFactory) -> None:
+    jobs.service.errors = {operation: ds.RateLimitedError("slow down", operation="Any", status=429)}
+    with pytest.raises(JobStoppedError, match="the service has failed for too long: slow down"):
+        await jobs.run("a.pdf", max_outage=0)
+    assert jobs.clock.sleeps == []
+
+
 def failures(outage: OutageTracker, retry: RetryState, signed: Sequence[int]) -> list[bool]:
     """Return after each attempt whether the document fails. signed: the number of signed documents when it began."""
     told = list[bool]()
