@@ -24,7 +24,7 @@ from directsuite.core.iteration import Listing
 from directsuite.core.privacy import scrub_class
 from directsuite.errors import AuthenticationError, ConfigurationError, DirectSuiteError
 from directsuite.jobs.signing.documents import Pdf, SourceError, Target, has_changed
-from directsuite.jobs.signing.journal import Lease, SigningJournal, compute_signatures_digest
+from directsuite.jobs.signing.journal import Lease, SigningJournal, SigningJournalError, compute_signatures_digest
 from directsuite.jobs.signing.results import ResultStream, SigningResult, make_result
 from directsuite.jobs.signing.steps import DocumentWorkflow, log_document, log_stopped
 from directsuite.jobs.signing.workflow import (
@@ -336,7 +336,10 @@ class SigningJob:
             async with self._queue.run_reader(), asyncio.TaskGroup() as group:
                 for _ in range(self._concurrency):
                     group.create_task(self._work(workflow, self._queue))
-            await workflow.cleanup(self._concurrency)
+            try:
+                await workflow.cleanup(self._concurrency)
+            except SigningJournalError as error:
+                self._fail(error)
         if self._failure is not None:
             raise self._failure
         self._report_progress()

@@ -352,7 +352,7 @@ class OutageTracker:
     _since: float = attrs.field(default=0.0, init=False)
 
     def start_or_measure_outage(self, error: Exception) -> float:
-        """Return the seconds until the outage lasts `max_outage`, 0 or less from then on. Start one if there is none."""
+        """Return the seconds until the outage lasts `max_outage`, 0 or less afterwards. Start one if there is none."""
         now = self.clock.monotonic()
         if self.kind is None:
             self._since = now

@@ -12,7 +12,7 @@ import attrs
 import pytest
 
 import directsuite as ds
-from directsuite.jobs.signing import DocumentState, Folder, JobStoppedError, Pdf, TargetFolder
+from directsuite.jobs.signing import DocumentState, Folder, JobStoppedError, Pdf, SigningJournalError, TargetFolder
 from tests.jobs.signing.fragile_service import Fault
 from tests.jobs.signing.job_factory import PDF_CONTENT, JobFactory, yield_pdfs
 from tests.waiting import wait_until
@@ -220,3 +220,21 @@ async def test_target_whose_parent_was_removed_stops_the_job(jobs: JobFactory, t
     (tmp_path / "parent").rmdir()
     with pytest.raises(JobStoppedError, match=rf"the target can't be written \({os.strerror(errno.ENOENT)}\)"):
         await job.run()
+
+
+async def test_journal_that_stays_full_does_not_hide_why_the_job_stopped(
+    jobs: JobFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    full = SigningJournalError("the journal can't be written (database or disk is full)")
+
+    async def fail(*_: object) -> None:
+        raise full
+
+    async def fill_disk(_: str) -> None:
+        for method in ("put", "forget_expired"):
+            monkeypatch.setattr(jobs.journal.lease, method, fail)
+
+    jobs.service.before = {"sign": fill_disk}
+    with pytest.raises(JobStoppedError, match="disk is full") as caught:
+        await jobs.run("a.pdf")
+    assert caught.value.__cause__ is full
