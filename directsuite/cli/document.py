@@ -6,7 +6,6 @@ written nothing, and can be run again.
 
 from __future__ import annotations
 
-import asyncio
 import secrets
 from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
@@ -35,7 +34,7 @@ from directsuite.cli.output import format_count, show_json, show_progress, show_
 from directsuite.cli.process import ExitStatus, echo_err, end_line
 from directsuite.cli.sign import HINT_INVISIBLE, SignOptions, app, is_invisible, make_signatures, sign_into_folder
 from directsuite.cli.usage import explain_misspelt_command
-from directsuite.core.files import move_new
+from directsuite.core.files import move_new, run_in_thread
 from directsuite.core.outcome import ErrorScope, find_error_scope
 from directsuite.jobs.signing.workflow import DocumentProblem, find_field_problem
 
@@ -329,7 +328,7 @@ async def _read_info(suite: ds.DirectSuite, source: Path) -> ds.DocumentInfo:
 @asynccontextmanager
 async def _store_temporarily(signing: ds.Signing, source: Path) -> AsyncGenerator[ds.StoredDocument]:
     """Save the PDF at the service, yield the stored document, and delete it. A failed deletion is only reported."""
-    problem = await asyncio.to_thread(sign_sources.find_source_problem, source, allows_folder=False)
+    problem = await run_in_thread(lambda: sign_sources.find_source_problem(source, allows_folder=False))
     if problem is not None:
         raise UsageError(f"{with_value('The file', source)} {problem}.")
     stored = await signing.save(source)

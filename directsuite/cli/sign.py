@@ -36,6 +36,7 @@ from directsuite.cli.errors import (
 )
 from directsuite.cli.output import Bar, format_count, show_json, show_progress, show_table, show_text
 from directsuite.cli.process import ExitStatus, echo_err
+from directsuite.core.files import run_in_thread
 from directsuite.jobs.signing import (
     DocumentState,
     JobStoppedError,
@@ -204,7 +205,7 @@ async def _sign_sources(
                 concurrency=options.concurrency,
                 max_outage=options.patience,
                 check_fields=True,
-                progress=_make_reporter(admission, bar, await asyncio.to_thread(sources.count), options.patience),
+                progress=_make_reporter(admission, bar, await run_in_thread(sources.count), options.patience),
             )
             try:
                 await job.run()
@@ -240,7 +241,7 @@ async def _open_admission(
     --widget.
     """
     path = options.output.with_name(f"{options.output.name}.signing.db")
-    is_known = await asyncio.to_thread(os.path.lexists, path)
+    is_known = await run_in_thread(os.path.lexists, path)
     is_obsolete = is_known and await _is_journal_obsolete(path, signatures)
     again = options.again and not is_obsolete
     async with AsyncExitStack() as stack:

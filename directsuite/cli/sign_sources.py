@@ -8,7 +8,6 @@ the same name, only the first is signed. A folder may contain a million files.
 
 from __future__ import annotations
 
-import asyncio
 import enum
 import itertools
 import os
@@ -22,7 +21,7 @@ import attrs
 
 from directsuite.cli.errors import UsageError, quote_message, with_value
 from directsuite.cli.process import echo_err
-from directsuite.core.files import explain_os_error
+from directsuite.core.files import explain_os_error, run_in_thread
 from directsuite.jobs.signing import DocumentState, Pdf, SigningEntry, SigningJournal
 from directsuite.jobs.signing.documents import PDF_MARKER_BYTES, STAGING_DIR, inspect_pdf
 from directsuite.jobs.signing.workflow import DocumentProblem
@@ -247,9 +246,9 @@ class Admission(AsyncIterable[Pdf]):
         self.rejected.clear()
         self.failed_names.clear()
         candidates = iter(self.sources)
-        while batch := await asyncio.to_thread(lambda: list(itertools.islice(candidates, _CANDIDATE_BATCH_SIZE))):
+        while batch := await run_in_thread(lambda: list(itertools.islice(candidates, _CANDIDATE_BATCH_SIZE))):
             entries = await self.journal.lease.find_entries([each.name for each in batch])
-            for verdict in await asyncio.to_thread(self._decide_batch, batch, entries):
+            for verdict in await run_in_thread(self._decide_batch, batch, entries):
                 self.counts[verdict.decision] += 1
                 if verdict.decision is Decision.FAILED:
                     self.failed_names.add(verdict.candidate.name)

@@ -9,7 +9,6 @@ target/.directsuite/shard.lease_number/7.signed  a PDF in progress
 from __future__ import annotations
 
 import abc
-import asyncio
 import contextlib
 import errno
 import fnmatch
@@ -28,7 +27,7 @@ from typing import Protocol, Self
 
 import attrs
 
-from directsuite.core.files import explain_os_error, move_new, resolve_path, sync_folder
+from directsuite.core.files import explain_os_error, move_new, resolve_path, run_in_thread, sync_folder
 from directsuite.core.privacy import scrub_class
 from directsuite.errors import ConfigurationError, InvalidArgumentError, MissingFileError
 
@@ -211,7 +210,7 @@ class Folder(AsyncIterable[Pdf]):
 
     async def __aiter__(self) -> AsyncGenerator[Pdf]:
         found = _walk_files(self._path, self._pattern)
-        while some := await asyncio.to_thread(take_batch, found):
+        while some := await run_in_thread(take_batch, found):
             for file in some:
                 yield self.named(Path(file).relative_to(self._path).as_posix())
 
@@ -327,7 +326,7 @@ class TargetFolder:
 
     async def contains(self, name: str, sha256: str) -> bool:
         """See `Target.contains`."""
-        return await asyncio.to_thread(_has_digest, self._path / name, sha256)
+        return await run_in_thread(_has_digest, self._path / name, sha256)
 
     async def publish(self, name: str, file: Path) -> None:
         """Rename the file, which must have been synced to disk, and sync the folders.
@@ -338,7 +337,7 @@ class TargetFolder:
         """
         self.check(name)
         with translate_name_errors():
-            is_there = await asyncio.to_thread(_publish_file, file, self._path, name, overwrite=self._overwrite)
+            is_there = await run_in_thread(_publish_file, file, self._path, name, self._overwrite)
         if not is_there:
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
 
@@ -397,7 +396,7 @@ def _recreate_dir(folder: Path, now: float) -> None:
     return folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
 
-def _publish_file(file: Path, root: Path, name: str, *, overwrite: bool) -> bool:
+def _publish_file(file: Path, root: Path, name: str, overwrite: bool) -> bool:
     """Move the file. Return False if the name has different content."""
     place, made = root.joinpath(name), list[Path]()
     try:

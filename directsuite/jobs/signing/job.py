@@ -19,7 +19,7 @@ import attrs
 from directsuite.core.checks import AT_LEAST_ONE, DURATION, is_async
 from directsuite.core.clock import Clock, is_being_cancelled, make_unix_time, sleep_or_event
 from directsuite.core.events import group_calls
-from directsuite.core.files import explain_os_error
+from directsuite.core.files import explain_os_error, run_in_thread
 from directsuite.core.iteration import Listing
 from directsuite.core.privacy import scrub_class
 from directsuite.errors import AuthenticationError, ConfigurationError, DirectSuiteError
@@ -220,7 +220,7 @@ class SigningJob:
         async def look_up(pdfs: Sequence[Pdf]) -> Sequence[SigningEntry | None]:
             entries = await self._lease.entries([pdf.name for pdf in pdfs])
             signed = [(pdf, each) for pdf, each in zip(pdfs, entries, strict=True) if each.state is DocumentState.DONE]
-            for entry in await asyncio.to_thread(list_changed, signed) if signed else ():
+            for entry in await run_in_thread(list_changed, signed) if signed else ():
                 self._changed += 1
                 _LOGGER.warning(
                     "signing: document %d of the journal has changed since it was signed and is not signed again",

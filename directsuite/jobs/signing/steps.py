@@ -25,7 +25,7 @@ import attrs
 
 from directsuite.core.clock import is_being_cancelled
 from directsuite.core.events import FIELDS, get_group, group_calls
-from directsuite.core.files import create_file, explain_os_error
+from directsuite.core.files import create_file, explain_os_error, run_in_thread
 from directsuite.core.outcome import find_failure_reason, find_loggable_code
 from directsuite.errors import DirectSuiteError, InvalidArgumentError, ServiceError, TransportError
 from directsuite.jobs.signing.documents import (
@@ -226,7 +226,7 @@ class DocumentWorkflow:
             work.stamp = read_stamp(work.pdf)
             if work.content is None:
                 work.content = await work.pdf.read(work.fetched_path)
-            work.body, source = await asyncio.to_thread(load_pdf, work.content)
+            work.body, source = await run_in_thread(load_pdf, work.content)
         self.outage.read_count += is_new
         work.context.source = source
         return entry
@@ -258,7 +258,7 @@ class DocumentWorkflow:
             with _open_staged(work.output_path) as file:
                 signing = await self.lease.put(attrs.evolve(entry, state=DocumentState.SIGNING))
                 signed: bytes = await self._sign_and_pull(identifier, work.signatures)
-                work.context.output = await asyncio.to_thread(_write_and_inspect, file, signed)
+                work.context.output = await run_in_thread(_write_and_inspect, file, signed)
             return signing
         signing = await self.lease.put(attrs.evolve(entry, state=DocumentState.SIGNING))
         await self._sign_and_pull(identifier, work.signatures, destination=work.output_path)
@@ -290,7 +290,7 @@ class DocumentWorkflow:
         return entry
 
     async def _examine_output(self, entry: SigningEntry, work: _DocumentWork) -> SigningEntry:
-        work.context.output = await asyncio.to_thread(inspect_pdf, work.output_path)
+        work.context.output = await run_in_thread(inspect_pdf, work.output_path)
         return entry
 
     async def publish_output(self, entry: SigningEntry, work: _DocumentWork) -> SigningEntry:

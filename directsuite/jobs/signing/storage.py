@@ -6,7 +6,6 @@ Exceptions of fsspec are replaced, because their texts name documents. Its calls
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import errno
 import fnmatch
@@ -18,6 +17,7 @@ from collections.abc import AsyncGenerator, AsyncIterable, Callable, Generator
 from pathlib import Path
 from typing import Any, TypeVar
 
+from directsuite.core.files import run_in_thread
 from directsuite.core.privacy import scrub_class
 from directsuite.errors import ConfigurationError, InvalidArgumentError
 from directsuite.jobs.signing.documents import (
@@ -115,13 +115,13 @@ class StorageTarget:
     @contextlib.asynccontextmanager
     async def staging_dir(self, shard: str, lease_number: int = 0) -> AsyncGenerator[Path]:
         """Create a temporary local folder, and remove it afterwards."""
-        folder = await asyncio.to_thread(
-            tempfile.TemporaryDirectory[str], prefix="directsuite-", ignore_cleanup_errors=True
+        folder = await run_in_thread(
+            lambda: tempfile.TemporaryDirectory[str](prefix="directsuite-", ignore_cleanup_errors=True)
         )
         try:
             yield Path(folder.name)
         finally:
-            await asyncio.to_thread(folder.cleanup)
+            await run_in_thread(folder.cleanup)
 
     def check(self, name: str) -> None:
         """See `Target.check`."""
@@ -240,7 +240,7 @@ def _build_url(files: Any, root: str) -> str:
 async def _call_in_thread(call: Callable[..., T], *values: Any) -> T:
     """Run a blocking call. Raise StorageError instead of its exceptions, except InvalidArgumentError."""
     try:
-        return await asyncio.to_thread(call, *values)
+        return await run_in_thread(call, *values)
     except (InvalidArgumentError, StorageError):
         raise
     except Exception as error:  # noqa: BLE001  each storage's library has custom errors

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 import sys
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -195,6 +197,22 @@ async def test_storage_outage_fails_no_document(url: str, jobs: JobFactory, monk
         running = asyncio.create_task(jobs.make_job(source).run())
         await wait_until(lambda: len(jobs.clock.sleeps) > 3)
     assert (await running).done == 2
+
+
+async def test_slow_uploads_leave_threads_to_the_event_loop(
+    jobs: JobFactory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with ThreadPoolExecutor(1) as executor:  # the event loop uses it to resolve names, and waits for it at the end
+        asyncio.get_running_loop().set_default_executor(executor)
+        target = StorageTarget(f"memory://{tmp_path}/out")
+        upload, started = target._upload_new, threading.Barrier(3)
+
+        def wait_for_others(name: str, file: Path) -> None:
+            started.wait(timeout=5)
+            upload(name, file)
+
+        monkeypatch.setattr(target, "_upload_new", wait_for_others)
+        assert (await jobs.run("a.pdf", "b.pdf", "c.pdf", target=target, concurrency=3)).done == 3
 
 
 def test_unreachable_storage_is_named_without_path() -> None:
