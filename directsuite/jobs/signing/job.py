@@ -477,7 +477,8 @@ class DocumentQueue:
             yield
         finally:
             reader.cancel()
-            await asyncio.wait([reader])
+            # Otherwise asyncio would log an exception of the source, which may name a document.
+            await asyncio.gather(reader, return_exceptions=True)
 
     async def next(self) -> tuple[SigningEntry, Pdf] | None:
         """Return the next document, which the caller must put back, or None at the end. Wait while `gate` is not set.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import gc
 import os
 from collections.abc import AsyncGenerator
 from pathlib import Path
@@ -238,3 +239,25 @@ async def test_journal_that_stays_full_does_not_hide_why_the_job_stopped(
     with pytest.raises(JobStoppedError, match="disk is full") as caught:
         await jobs.run("a.pdf")
     assert caught.value.__cause__ is full
+
+
+async def test_exception_of_a_source_that_is_closed_early_is_not_logged(
+    jobs: JobFactory, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def yield_one() -> AsyncGenerator[Pdf]:
+        try:
+            yield Pdf("a.pdf", PDF_CONTENT)
+            await asyncio.Event().wait()
+        finally:
+            raise RuntimeError("could not close /in/ada.pdf")
+
+    async def run_and_drain() -> None:
+        job = jobs.make_job(yield_one())
+        running = asyncio.create_task(job.run())
+        await wait_until(lambda: job.progress.done == 1)
+        job.drain()
+        assert (await running).done == 1
+
+    await run_and_drain()
+    gc.collect()
+    assert "ada" not in caplog.text
