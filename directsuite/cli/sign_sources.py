@@ -114,13 +114,16 @@ class PdfSources:
         for name, file in self._files.items():
             yield _make_candidate(name, file)
         yield from self._name_conflicts
-        for folder in self._folders.values():
+        folder_by_name = dict[str, Path]()
+        for number, folder in enumerate(self._folders.values(), start=1):
             for file, problem in self._iter_pdfs(folder):
                 name = file.relative_to(folder).as_posix()
-                earlier = self._find_earlier(name, folder)
+                earlier = folder_by_name[name] / name if name in folder_by_name else self._files.get(name)
                 if problem is not None:
                     yield Candidate(name, file, problem)
                 elif earlier is None:
+                    if number < len(self._folders):  # nothing follows the last folder, which may be very large
+                        folder_by_name[name] = folder
                     yield _make_candidate(name, file)
                 elif not is_same_file(earlier, file):
                     yield Candidate(name, file, _NAME_CONFLICT)
@@ -129,11 +132,6 @@ class PdfSources:
         """Return the number of candidates, or more if a folder and another source have the same file."""
         listed = (self._iter_pdfs(folder) for folder in self._folders.values())
         return len(self._files) + len(self._name_conflicts) + sum(1 for each in listed for _ in each)
-
-    def _find_earlier(self, name: str, before_folder: Path) -> Path | None:
-        folders = itertools.takewhile(lambda each: each is not before_folder, self._folders.values())
-        earlier = (folder / name for folder in folders if os.path.isfile(folder / name))  # noqa: PTH113  Path.is_file may raise
-        return self._files.get(name) or next(earlier, None)
 
     def _iter_pdfs(self, folder: Path) -> Iterator[tuple[Path, str | None]]:
         return iter_pdfs(folder, recursive=self._recursive, excluded=self._output, skipped=self.skipped)

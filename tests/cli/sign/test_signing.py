@@ -7,13 +7,14 @@ import sqlite3
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from unittest.mock import patch
 
 import attrs
 import pytest
 from PIL import Image
 
 import directsuite as ds
-from directsuite.cli.sign_sources import Admission, Candidate, CandidateVerdict
+from directsuite.cli.sign_sources import Admission, Candidate, CandidateVerdict, PdfSources
 from directsuite.durable import sqlite
 from directsuite.jobs.signing import DocumentState, SigningEntry, SigningJournal
 from tests.cli.sign.conftest import PATIENT, WITNESS, SignRunner
@@ -56,6 +57,20 @@ async def test_second_file_of_same_name_is_reported_and_not_signed(cli: SignRunn
     told = await cli.run("z", "y/a.pdf", "x/a.pdf", *SIGNED)
     assert (told.status, cli.list_files()) == (1, ["a.pdf", "b.pdf"])
     assert told.out.count("another source has a PDF with the same name") == 2
+
+
+def test_many_folders_are_read_with_one_look_at_each_file(tmp_path: Path) -> None:
+    folders = [tmp_path / str(number) for number in range(30)]
+    for folder in folders:
+        folder.mkdir()
+        for name in ("same.pdf", f"{folder.name}.pdf"):
+            (folder / name).write_bytes(b"%PDF-1.7 %%EOF")
+    with patch.object(os.path, "isfile", wraps=os.path.isfile) as isfile:
+        candidates = list(PdfSources(folders, output=tmp_path / "out", recursive=False))
+    assert sorted(each.file for each in candidates if each.problem is None) == sorted(
+        [folders[0] / "same.pdf", *(folder / f"{folder.name}.pdf" for folder in folders)]
+    )
+    assert len(candidates) == isfile.call_count == 60
 
 
 async def test_several_signatures_have_a_name_and_a_place_each(cli: SignRunner) -> None:
