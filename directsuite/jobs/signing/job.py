@@ -351,6 +351,8 @@ class SigningJob:
             while True:
                 try:
                     document = await queue.next()
+                except DirectSuiteError:  # DeadlineExceededError is also an OSError
+                    raise
                 except OSError as error:  # not chained, because it names a document
                     why = f"the source can't be read ({explain_os_error(error)})"
                     return self._stop(JobStoppedError(why, reason="source not readable"))

@@ -170,6 +170,16 @@ async def test_invalid_source_or_signature_is_rejected(
         SigningJob(service, source or yield_pdfs("a.pdf"), TargetFolder(jobs.out), signatures, journal=jobs.journal)
 
 
+@pytest.mark.parametrize("kind", [ds.ConnectionLostError, ds.DeadlineExceededError])
+async def test_service_error_of_a_source_is_raised(kind: type[ds.TransportError], jobs: JobFactory) -> None:
+    async def yield_attachments() -> AsyncGenerator[Pdf]:
+        yield Pdf("a.pdf", PDF_CONTENT)
+        raise kind("no response", operation="GetMessages")
+
+    with pytest.raises(kind, match="no response"):
+        await jobs.make_job(yield_attachments()).run()
+
+
 def test_folder_whose_name_is_too_long_is_an_invalid_argument(tmp_path: Path) -> None:
     with pytest.raises(ds.InvalidArgumentError, match="path: ") as refused:
         Folder(tmp_path / ("ada" * 100))
