@@ -62,6 +62,7 @@ _RECOVERY_HINT = (
 )
 _MAX_SERVER_ERRORS_IN_A_ROW = 5  # then the service is assumed to fail for every PDF
 _NO_PDF = "There is no PDF in this folder."
+_NO_NAME = "no name"
 _FOLDER_ONLY_OPTIONS = ("dry_run", "again", "recursive", "concurrency", "patience")
 _FIELD_ADVICE = {
     DocumentProblem.FIELD_PLACED: ", or give a new name",
@@ -307,8 +308,13 @@ async def _show_info(suite: ds.DirectSuite, source: Path, options: TokenOptions)
         ("Page size", f"{size}: {format_count(count, 'page')}" if len(sizes) > 1 else size)
         for size, count in sizes.items()
     ]
-    rows += [("Field", f"{each.name}: {each.value}" if each.value else each.name) for each in found.form_fields]
-    rows += [("Signature", f"{each.name}: {_describe(each)}{_format_position(each)}") for each in found.signatures]
+    rows += [
+        ("Field", f"{each.name or _NO_NAME}{f': {each.value}' if each.value else ''}") for each in found.form_fields
+    ]
+    rows += [
+        ("Signature", f"{each.name or _NO_NAME}: {_describe(each)}{_format_position(each)}")
+        for each in found.signatures
+    ]
     show_table(("", "PDF"), [*rows, *sorted(found.meta_data.items())])
 
 

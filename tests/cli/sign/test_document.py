@@ -66,6 +66,15 @@ async def test_info_shows_pages_fields_and_signatures(cli: SignRunner) -> None:
     assert await cli.count_requests("Delete") == 1
 
 
+async def test_info_says_that_a_field_has_no_name(cli: SignRunner) -> None:
+    cli.write_pdfs("consent.pdf")
+    body = {"identifier": "1", "formFields": [{"value": "Ada"}, {}], "signatures": [{"isSigned": False}]}
+    cli.sandbox.inject_fault("GetDocInfo", "status", status=200, body=body)
+    result = await cli.run("info", "consent.pdf")
+    expected = "Field no name: Ada Field no name Signature no name: not signed"
+    assert (result.status, expected in " ".join(result.out.split())) == (0, True)
+
+
 @pytest.mark.parametrize(("command", "gone"), [("flatten", "Field patient"), ("clear", f"Signature {PATIENT}")])
 async def test_fields_are_taken_away_in_another_file(command: str, gone: str, cli: SignRunner) -> None:
     cli.write_pdfs("consent.pdf")
