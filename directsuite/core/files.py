@@ -143,7 +143,9 @@ class DedicatedThread(Executor):
         """Release the thread after its current jobs. A later job gets another thread."""
         if self._finalizer is None or self._worker is None:
             return
-        if self._last_job.done() and self._finalizer.detach() is not None:
+        # After a job that was cancelled, an earlier one may still be running.
+        is_idle = self._last_job.done() and not self._last_job.cancelled()
+        if is_idle and self._finalizer.detach() is not None:
             self._worker.return_to_pool()  # available immediately for the next owner
         else:
             self._finalizer()

@@ -55,6 +55,18 @@ async def test_job_that_was_cancelled_before_it_began_is_not_done() -> None:
     assert done == []
 
 
+async def test_thread_is_not_released_to_others_while_a_job_runs() -> None:
+    own, released = DedicatedThread(), threading.Event()
+    first = own.start(released.wait)
+    own.start(int).cancel()
+    await yield_to_loop()
+    own.release()
+    assert len(list_worker_threads()) == 1
+    released.set()
+    await first
+    await yield_until(lambda: not list_worker_threads())
+
+
 @pytest.mark.parametrize("job", [int, fails], ids=["result", "error"])
 def test_closed_loop_is_not_an_error_in_the_thread(
     job: Callable[[], object], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
