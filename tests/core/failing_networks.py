@@ -76,6 +76,13 @@ async def no_such_name(_: ScriptedServer, __: Path) -> AsyncGenerator[dict[str, 
     }
 
 
+@contextlib.asynccontextmanager
+async def silent_name_server(_: ScriptedServer, __: Path) -> AsyncGenerator[dict[str, Any]]:
+    yield make_service_urls("https://nowhere.example.test") | {
+        "session_factory": lambda: make_session(resolver=SilentResolver())
+    }
+
+
 class _UnroutableSocket(socket.socket):
     """A socket on a machine without a route."""
 

@@ -105,6 +105,8 @@ CONNECT_FAULTS: list[FaultCase] = [
     _make_case("lost-before", "by the time it is given out", networks.closed_before_request),
     _make_case("connect-time", "packets dropped", networks.dropped_packets, attempt_timeout=5),
     _make_case("connect-time", "handshake without end", networks.stalled_handshake, attempt_timeout=5),
+    _make_case("connect-time", "silent name server", networks.silent_name_server, attempt_timeout=5),
+    _make_case("connect-time", "silent proxy", networks.proxy(responses.never_respond), attempt_timeout=5),
     _make_case("connect-deadline", "packets dropped", networks.dropped_packets, attempt_timeout=100),
     _make_case("connect-deadline", "handshake without end", networks.stalled_handshake, attempt_timeout=100),
 ]
