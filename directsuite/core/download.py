@@ -18,7 +18,7 @@ from directsuite.core.clock import is_being_cancelled
 from directsuite.core.events import Progress, ProgressReporter
 from directsuite.core.files import explain_os_error
 from directsuite.core.sinks import Sink
-from directsuite.errors import InvalidArgumentError, Outcome, ResponseDecodeError, TransportError
+from directsuite.errors import DeadlineExceededError, InvalidArgumentError, Outcome, ResponseDecodeError, TransportError
 from directsuite.wire.parsing import MismatchError
 from directsuite.wire.values import Base64Decoder
 
@@ -115,6 +115,7 @@ class Destination(Generic[R]):
 
     sha256: the expected digest in hexadecimal.
     max_bytes: the maximum size of the document. A larger one raises ResponseDecodeError.
+    open_timeout: the maximum number of seconds to open the sink. None: no limit.
     publish: False if the caller publishes the sink's content itself.
     """
 
@@ -125,9 +126,11 @@ class Destination(Generic[R]):
         sha256: str | None = None,
         max_bytes: int | None = None,
         progress: Progress | None = None,
+        open_timeout: float | None = None,
         publish: bool = True,
     ) -> None:
         self.sink = sink
+        self._open_timeout = open_timeout
         self._sha256 = None if sha256 is None else sha256.lower()
         self._max_bytes = max_bytes
         self._meter = ProgressReporter(progress)
@@ -164,12 +167,16 @@ class Destination(Generic[R]):
         return f"its destination raised {type(error).__name__}"
 
     async def __aenter__(self) -> Self:
+        limit = asyncio.timeout(self._open_timeout)
         try:
-            await self.sink.open()
-        except BaseException:
+            async with limit:
+                await self.sink.open()
+            return self
+        except BaseException as error:
             await self.sink.close()
-            raise
-        return self
+            if not (isinstance(error, TimeoutError) and limit.expired()):
+                raise
+        raise DeadlineExceededError("the call's time is up: its destination was not opened", outcome=Outcome.NOT_SENT)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None

@@ -126,7 +126,8 @@ class ChangingFacade(Facade):
         progress: Progress | None,
     ) -> Any:
         request.operation.validate_segments((require_identifier(document),))
-        async with open_destination(destination, max_bytes, progress) as receiving:
+        seconds = self.resolve_timeout(request.timeout)
+        async with open_destination(destination, seconds, max_bytes, progress) as receiving:
             destination = None  # tracebacks expose local variables, such as a name
             return await self._pull_into(receiving, document, request)
 
@@ -204,16 +205,21 @@ def _explain_correction(receiving: Destination[Any], cause: Exception | None) ->
 
 
 def open_destination(
-    destination: PdfDestination | None, max_bytes: int | None = None, progress: Progress | None = None
+    destination: PdfDestination | None,
+    timeout: float,
+    max_bytes: int | None = None,
+    progress: Progress | None = None,
 ) -> AbstractAsyncContextManager[Destination[Any] | None]:
     """Return a context manager that opens the destination and yields it, or None for the bytes.
+
+    timeout: the maximum number of seconds to open it.
 
     Raises InvalidArgumentError if an argument is not valid.
     """
     validate_max_bytes(max_bytes)
     validate_progress(progress)
     if destination is not None:
-        return Destination[Any](make_sink(destination), max_bytes=max_bytes, progress=progress)
+        return Destination[Any](make_sink(destination), max_bytes=max_bytes, progress=progress, open_timeout=timeout)
     for name, value in (("max_bytes", max_bytes), ("progress", progress)):
         if value is not None:
             raise InvalidArgumentError("it is only possible with a destination: give one, or omit it", parameter=name)

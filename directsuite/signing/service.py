@@ -173,7 +173,7 @@ class Signing(ChangingFacade):
         with self.environment.session.track_call(nested=self._options.nested):
             expires_at = None if seconds is None else asyncio.get_running_loop().time() + seconds
             async with (
-                open_destination(destination) as receiving,
+                open_destination(destination, self.resolve_timeout(timeout)) as receiving,
                 steps.stored(pdf, size=size, timeout=seconds) as document,
             ):
                 pdf, destination = b"", None  # tracebacks expose local variables
@@ -307,8 +307,10 @@ class Signing(ChangingFacade):
         validate_max_bytes(max_bytes)
         validate_sha256(sha256)
         validate_progress(progress)
-        receiving = Destination[Any](make_sink(destination), sha256=sha256, max_bytes=max_bytes, progress=progress)
-        async with receiving:
+        seconds = self.resolve_timeout(timeout)
+        async with Destination[Any](
+            make_sink(destination), sha256=sha256, max_bytes=max_bytes, progress=progress, open_timeout=seconds
+        ) as receiving:
             return await self._call(operations.GET_DOC, name, timeout=timeout, receive=receiving)
 
     def stream_doc(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import os
+import tempfile
 import threading
 from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
@@ -19,7 +20,7 @@ from tests.core import responses
 from tests.core.scripted_server import ScriptedServer
 from tests.core.scripted_suite import ALICE, PASSWORD, PDF, SIGNATURE, catch_error, open_suite
 from tests.core.test_blocking import list_worker_threads
-from tests.core.virtual_time import VirtualTimeLoop, yield_until
+from tests.core.virtual_time import VirtualTimeLoop, yield_to_loop, yield_until
 
 from .samples import make_message
 
@@ -145,6 +146,44 @@ async def test_deadline_covers_opening_the_file_to_send(
     assert type(error) is ds.DeadlineExceededError
     assert (error.outcome, error.attempts, error.elapsed) == (ds.Outcome.NOT_SENT, 0, 1)
     assert server.requests == []
+
+
+RECEIVERS: dict[str, Callable[[ds.Signing, Path], Coroutine[Any, Any, object]]] = {
+    "download": lambda signing, path: signing.download("doc", path, timeout=1),
+    "sign_and_pull": lambda signing, path: signing.sign_and_pull("doc", SIGNATURE, destination=path, timeout=1),
+    "sign_pdf": lambda signing, path: signing.sign_pdf(PDF, SIGNATURE, path, timeout=1),
+}
+
+
+@pytest.mark.parametrize("receive", RECEIVERS.values(), ids=RECEIVERS.keys())
+async def test_deadline_covers_opening_the_destination(
+    server: ScriptedServer,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    receive: Callable[..., Coroutine[Any, Any, object]],
+) -> None:
+    waiting, released, create = threading.Event(), threading.Event(), tempfile.mkstemp
+
+    def create_slowly(**where: Any) -> tuple[int, str]:
+        waiting.set()
+        assert released.wait(30)
+        return create(**where)
+
+    monkeypatch.setattr(tempfile, "mkstemp", create_slowly)
+    loop = cast("VirtualTimeLoop", asyncio.get_running_loop())
+    async with open_suite(server) as suite:
+        call = asyncio.create_task(catch_error(receive(suite.signing, tmp_path / "signed.pdf")))
+        await yield_until(waiting.is_set)
+        loop._elapse(1)
+        await yield_to_loop()
+        released.set()
+        await yield_until(call.done)
+    error = call.result()
+    assert type(error) is ds.DeadlineExceededError
+    assert (error.outcome, error.attempts) == (ds.Outcome.NOT_SENT, 0)
+    assert server.requests == []
+    await yield_until(lambda: not list_worker_threads())
+    assert list(tmp_path.iterdir()) == []  # noqa: ASYNC240  a folder of the test
 
 
 async def test_closing_ends_a_call_that_waits_for_its_file(
