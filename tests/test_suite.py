@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -199,23 +197,6 @@ def test_options_replace_single_settings_and_keep_token_and_login() -> None:
 def test_invalid_option_is_rejected_without_naming_a_variable(options: dict[str, Any], sentence: str) -> None:
     with pytest.raises(ds.ConfigurationError, match=sentence):
         ds.DirectSuite.from_env({**ENVIRON, "DIRECTSUITE_TIMEOUT": "9"}, **options)
-
-
-UNKNOWN_OPTIONS: list[tuple[Callable[..., object], str, str]] = [
-    (partial(ds.DirectSuite.from_env, ENVIRON), "timeuot", r"'timeuot'\. Did you mean 'timeout'\?"),
-    (partial(ds.DirectSuite.from_env, ENVIRON), "zaphod", "'zaphod'"),
-    (ds.Settings, "signing_ulr", r"'signing_ulr'\. Did you mean 'signing_url'\?"),
-    (ds.DirectSuite().with_options, "time_out", r"'time_out'\. Did you mean 'timeout'\?"),
-    (ds.DirectSuite, "listener", r"'listener'\. Did you mean 'listeners'\?"),
-]
-
-
-@pytest.mark.parametrize(("function", "option", "named"), UNKNOWN_OPTIONS)
-def test_unknown_option_is_rejected_with_the_similar_one(
-    function: Callable[..., object], option: str, named: str
-) -> None:
-    with pytest.raises(TypeError, match=f"{named}$"):
-        function(**{option: 5})
 
 
 def test_options_are_the_parameters_of_settings() -> None:

@@ -14,7 +14,6 @@ import contextlib
 import functools
 import gc
 import inspect
-import re
 import sys
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
@@ -22,7 +21,6 @@ from contextlib import AbstractAsyncContextManager
 from types import FrameType, FunctionType, TracebackType
 from typing import Any, Generic, TypeVar, cast
 
-from directsuite.core.similar import find_similar
 from directsuite.errors import DirectSuiteError
 
 C = TypeVar("C", bound=Callable[..., Any])
@@ -105,17 +103,6 @@ def strip_frames(error: BaseException, handled: BaseException | None) -> None:
             link.__traceback__ = rest
 
 
-def _suggest_parameter(error: BaseException, function: Callable[..., Any]) -> None:
-    """Add the most similar parameter to the error for an unknown one, as Python does from version 3.13.
-
-    Must be called as `strip_frames` must.
-    """
-    is_of_call = type(error) is TypeError and error.__traceback__ is not None and error.__traceback__.tb_next is None
-    if is_of_call and (unknown := re.search(r"unexpected keyword argument '(\w+)'\Z", str(error))):
-        for name in find_similar(unknown[1], inspect.signature(function).parameters.keys() - {"self"}):
-            error.args = (f"{error}. Did you mean '{name}'?",)
-
-
 def _is_expected(error: BaseException) -> bool:
     """Return True unless the error shows a bug of this package: an unexpected exception that its own code raised."""
     expected = isinstance(error, (DirectSuiteError, asyncio.CancelledError, *_SYSTEM_ERRORS))
@@ -190,7 +177,6 @@ def _wrap_coroutine_function(
             return await calling
         except BaseException as error:
             args, kwargs = (), {}
-            _suggest_parameter(error, method)
             strip_frames(error, handled)
             raise
 
@@ -205,7 +191,6 @@ def _wrap_function(method: Callable[..., Any]) -> Callable[..., Any]:
             return method(*args, **kwargs)
         except BaseException as error:
             args, kwargs = (), {}
-            _suggest_parameter(error, method)
             strip_frames(error, handled)
             raise
 

@@ -187,7 +187,7 @@ async def test_every_kind_of_method_is_scrubbed(failing_api: type[FailingApi]) -
 
 
 async def test_wrong_call_shows_no_arguments(suite: ds.DirectSuite) -> None:
-    with pytest.raises(TypeError, match=r"'timeouts'\. Did you mean 'timeout'\?$") as wrong:
+    with pytest.raises(TypeError, match="'timeouts'") as wrong:
         await suite.signing.get_doc_info(NAME_SENTINEL, timeouts=3)  # type: ignore[call-arg]
     assert [frame for frame in list_package_frames(wrong.value) if NAME_SENTINEL in frame] == []
 
