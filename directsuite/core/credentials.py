@@ -179,7 +179,7 @@ class TokenCache:
         newer_than: a generation. It and older ones are not returned.
         """
         credential = self._credential
-        if credential is None or credential.generation <= newer_than or self.now() >= credential.expires_at:
+        if credential is None or credential.generation <= newer_than or self.clock.monotonic() >= credential.expires_at:
             return await self._wait_for_fetch()
         if self.peek() is not None:
             return credential
@@ -194,10 +194,6 @@ class TokenCache:
         """
         is_usable = self._credential is credential and credential.generation > newer_than
         return is_usable and self.clock.monotonic() < credential.expires_at
-
-    def now(self) -> float:
-        """Return the current monotonic time, for `store`."""
-        return self.clock.monotonic()
 
     def store(self, token: AccessToken, requested_at: float) -> Credential:
         """Replace the current credential by a token, unless the current one was requested later. End a back-off.
@@ -241,11 +237,11 @@ class TokenCache:
         failure, due = self._retry or (self._failure, self._try_again_at)
         if failure is None:
             return None
-        return _copy_without_traceback(failure, self._source_error), max(0.0, due - self.now())
+        return _copy_without_traceback(failure, self._source_error), max(0.0, due - self.clock.monotonic())
 
     def _record_retry(self, failure: DirectSuiteError, wait: float) -> None:
         if self._fetch_task is not None:  # a task that the source has started may call this later
-            self._retry = _copy_without_traceback(failure, None), self.now() + wait
+            self._retry = _copy_without_traceback(failure, None), self.clock.monotonic() + wait
 
     def stop(self) -> None:
         """Stop the background renewal, and start no more fetches. A fetch in progress continues."""
@@ -271,9 +267,9 @@ class TokenCache:
     async def _run_keep_alive(self) -> None:
         """Renew the credential whenever it is due, until the cache is closed or a fetch raises AuthenticationError."""
         while not isinstance(self._failure, AuthenticationError):
-            wait = min(max(self._compute_due_time() - self.now(), _BACKOFF.first), _MAX_KEEP_ALIVE_SLEEP)
+            wait = min(max(self._compute_due_time() - self.clock.monotonic(), _BACKOFF.first), _MAX_KEEP_ALIVE_SLEEP)
             await sleep_in_background(self.clock, wait)
-            if self._compute_due_time() <= self.now():  # a caller may have renewed it during the sleep
+            if self._compute_due_time() <= self.clock.monotonic():  # a caller may have renewed it during the sleep
                 with contextlib.suppress(DirectSuiteError):  # tried again after the back-off
                     await asyncio.shield(self._start_or_join_fetch())
         # More tries could lock the account. `store` starts this task again.
@@ -282,7 +278,7 @@ class TokenCache:
     def _compute_due_time(self) -> float:
         if self._failure is not None:
             return self._try_again_at
-        return self.now() if self._credential is None else self._credential.renew_at
+        return self.clock.monotonic() if self._credential is None else self._credential.renew_at
 
     @property
     def is_backing_off(self) -> bool:
@@ -301,7 +297,7 @@ class TokenCache:
         if self._failure is not None and self.is_backing_off:
             failure = _copy_without_traceback(self._failure, self._source_error)
             if failure.retry_after is not None or self._is_temporary(failure):
-                failure.retry_after = max(self._try_again_at, self._pause_end) - self.now()
+                failure.retry_after = max(self._try_again_at, self._pause_end) - self.clock.monotonic()
             raise failure
         refresh = self._start_or_join_fetch()
         cancellations = _count_cancellations()
@@ -315,7 +311,7 @@ class TokenCache:
             error = failure.copy()
             error.__cause__ = failure.__cause__
             if error.operation is None and self._is_temporary(error):  # a login or token request has its own retries
-                error.retry_after = max(error.retry_after or 0.0, self._try_again_at - self.now())
+                error.retry_after = max(error.retry_after or 0.0, self._try_again_at - self.clock.monotonic())
         raise error
 
     def _is_temporary(self, failure: DirectSuiteError) -> bool:
@@ -336,7 +332,7 @@ class TokenCache:
         # An eager task runs before create_task returns, and the source may start tasks that also need a token.
         self._fetch_task = cast("asyncio.Task[Credential]", asyncio.current_task())
         _RECORD_RETRY.set(self._record_retry)
-        requested_at = self.now()  # the lifetime counts from here
+        requested_at = self.clock.monotonic()  # the lifetime counts from here
         running = asyncio.ensure_future(self._call_source())
         try:
             token = await self._fetch_validated(running)

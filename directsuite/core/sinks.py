@@ -100,7 +100,6 @@ class FileSink(Sink[R]):
         self._start: int | None = None
         """The position of the document. None if the file cannot seek."""
         self._is_written = False
-        self._is_finished = False
         self._pieces: list[bytes] = []  # of the next block
         self._pieces_size = 0
         self._thread = DedicatedThread()
@@ -112,7 +111,6 @@ class FileSink(Sink[R]):
     async def begin(self) -> None:
         """Discard collected pieces and truncate the file to its first position."""
         await super().begin()
-        self._is_finished = False
         self._take_pieces()
         if self._is_written and self._start is not None:
             await self._run_blocking(self._rewind)
@@ -130,12 +128,11 @@ class FileSink(Sink[R]):
     async def finish(self) -> None:
         """Flush the file, so that a full disk raises an error."""
         await self._run_blocking(self._flush, self._take_pieces())
-        self._is_finished = True
 
     async def abort(self) -> None:
         """Write the collected pieces, then check whether the file can seek back. Some compressed files cannot."""
         pieces = self._take_pieces()
-        if not self._is_written or self._is_finished or self._start is None:
+        if not self._is_written or self._start is None:
             return
         if self._in_memory:
             self._write_and_check_rewind(pieces)

@@ -533,7 +533,7 @@ def _try_renew_credential(call: Call[Any], failure: DirectSuiteError) -> bool:
         return False
     wait, rejections = 0.0, call.endpoint.rejections
     if cache.is_current(credential):
-        wait = rejections.record(credential, cache.now())
+        wait = rejections.record(credential, cache.clock.monotonic())
     if wait or call.has_renewed_credential:
         failure.outcome = Outcome.FAILED
         failure.advice = _ALSO_REJECTED[call.operation.auth]

@@ -56,7 +56,7 @@ class Registration(Facade):
         """
         if self._sessions is None or self._login_body is None:
             raise ConfigurationError("login requires credentials: open DirectSuite(login=Login(username, password))")
-        requested_at = self._sessions.now()
+        requested_at = self.environment.clock.monotonic()
         response = await self._call(operations.LOGIN, body=self._login_body, timeout=timeout)
         self._sessions.store(make_session_token(response), requested_at)
         return response

@@ -331,7 +331,7 @@ async def test_token_that_is_adopted_is_kept_alive(lifetime: float | None, first
     cache = TokenCache(source, LoopClock(), keep_alive=True)
     for _ in range(first):
         await cache.get_current()
-    cache.store(AccessToken("adopted", 600), cache.now())
+    cache.store(AccessToken("adopted", 600), cache.clock.monotonic())
     await asyncio.sleep(539)
     assert await get_token_text(cache) == "adopted"
     await asyncio.sleep(2 if not first else 3062)  # without an end, the next look is within the hour

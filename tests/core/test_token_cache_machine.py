@@ -418,7 +418,7 @@ class Race:
                 self.refused_so_far = self.cache._generation
                 self.cache.invalidate(self.refused_so_far)
             case "login is forced":
-                self.cache.store(AccessToken("forced", 600), self.cache.now())
+                self.cache.store(AccessToken("forced", 600), self.cache.clock.monotonic())
             case _:
                 await yield_to_loop(1)
 
