@@ -36,7 +36,7 @@ else:
     wait_base = object
 
 
-MIN_UNAVAILABLE_WAIT, MAX_UNAVAILABLE_WAIT = 30.0, 60.0
+_MIN_UNAVAILABLE_WAIT, _MAX_UNAVAILABLE_WAIT = 30.0, 60.0
 """The wait after a 503 without Retry-After, in seconds, as providers of such services ask for."""
 _MIN_ATTEMPT_SECONDS = 5.0
 """Time before the deadline that is left for an attempt after such a wait."""
@@ -84,12 +84,12 @@ class DefaultWait(wait_base):
         rate_limited, otherwise = _make_strategies()
         if isinstance(error, RateLimitedError):
             return rate_limited(retry_state)
-        if isinstance(error, ServerError) and error.status == 503:
+        if _is_unavailable(error):
             from tenacity import wait_random
 
-            max_wait = min(MAX_UNAVAILABLE_WAIT, getattr(retry_state, _TIME_LEFT, math.inf) - _MIN_ATTEMPT_SECONDS)
-            if max_wait >= MIN_UNAVAILABLE_WAIT:
-                return wait_random(MIN_UNAVAILABLE_WAIT, max_wait)(retry_state)
+            max_wait = min(_MAX_UNAVAILABLE_WAIT, getattr(retry_state, _TIME_LEFT, math.inf) - _MIN_ATTEMPT_SECONDS)
+            if max_wait >= _MIN_UNAVAILABLE_WAIT:
+                return wait_random(_MIN_UNAVAILABLE_WAIT, max_wait)(retry_state)
         return otherwise(retry_state)
 
 
@@ -159,6 +159,14 @@ class RetryPolicy(ValueSemantics):
     def none(cls) -> RetryPolicy:
         """Return a policy that makes only one attempt. A rejected token or session is still replaced once per call."""
         return cls(attempts=1)
+
+    def set_retry_after(self, error: DirectSuiteError) -> None:
+        """Set `retry_after` of a call's final error if it is a 503 without Retry-After.
+
+        Not if the policy has no retries, because the caller then has its own back-off.
+        """
+        if self.attempts > 1 and _is_unavailable(error) and error.retry_after is None:
+            error.retry_after = _MIN_UNAVAILABLE_WAIT
 
     def make_retry_loop(
         self,
@@ -231,6 +239,10 @@ class RetryPolicy(ValueSemantics):
             reraise=True,
             **asynchronous,
         )
+
+
+def _is_unavailable(error: BaseException | None) -> bool:
+    return isinstance(error, ServerError) and error.status == 503
 
 
 def _get_error(retry_state: RetryCallState) -> BaseException | None:

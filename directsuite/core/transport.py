@@ -42,7 +42,7 @@ from directsuite.core.events import (
 )
 from directsuite.core.operation import Auth, Operation, Semantics, Service
 from directsuite.core.outcome import find_failure_reason, find_loggable_code, make_decode_error
-from directsuite.core.retry import MIN_UNAVAILABLE_WAIT, Backoff, RetryPolicy
+from directsuite.core.retry import Backoff, RetryPolicy
 from directsuite.core.session import make_closed_error
 from directsuite.core.upload import RequestBody
 from directsuite.errors import (
@@ -56,7 +56,6 @@ from directsuite.errors import (
     Outcome,
     OutcomeUnknownError,
     ResponseDecodeError,
-    ServerError,
     ServiceError,
     TransportError,
 )
@@ -394,9 +393,7 @@ class Transport:
             and call.confirm.refine_error is not None
         ):
             error = call.confirm.refine_error(error)
-        has_retries = (call.options.retry or self._retry).attempts > 1  # otherwise the caller has a separate back-off
-        if has_retries and isinstance(error, ServerError) and error.status == 503 and error.retry_after is None:
-            error.retry_after = MIN_UNAVAILABLE_WAIT
+        (call.options.retry or self._retry).set_retry_after(error)
         for each in (failure, error):
             if isinstance(each, ServiceError):
                 each.mention_message(shown=self.environment.shows_messages)
