@@ -280,11 +280,12 @@ class PathSink(FileSink[Path]):
 
     def _write(self, piece: bytes) -> None:
         try:
-            if self._file is None and self._temporary is not None:
-                self._file = self._temporary.open("wb")
-            elif self._file is None:  # opening a FIFO waits for its reader
-                flags = os.O_WRONLY | os.O_APPEND | getattr(os, "O_BINARY", 0)
-                self._file = os.fdopen(os.open(self._destination, flags), "wb")
+            if self._file is None:  # opening a FIFO waits for its reader
+                path, flags = self._destination, os.O_APPEND
+                if self._temporary is not None:  # missing if an earlier attempt timed out while it was renamed
+                    path, flags = self._temporary, os.O_CREAT | os.O_TRUNC
+                flags |= os.O_WRONLY | getattr(os, "O_BINARY", 0)
+                self._file = os.fdopen(os.open(path, flags, 0o600), "wb")
             if not self._is_aborted:
                 super()._write(piece)
         finally:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import io
+import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -124,12 +125,10 @@ class SmallDisk(io.FileIO):
 def small_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     """Open all files for writing on a small disk, buffered, so that closing fails again."""
 
-    as_ever = Path.open
+    def opened_there(descriptor: int, mode: str) -> Any:
+        return io.BufferedWriter(SmallDisk(descriptor, mode))
 
-    def opened_there(path: Path, mode: str = "r", *others: Any, **more: Any) -> Any:
-        return io.BufferedWriter(SmallDisk(path, mode)) if mode == "wb" else as_ever(path, mode, *others, **more)
-
-    monkeypatch.setattr(Path, "open", opened_there)
+    monkeypatch.setattr(os, "fdopen", opened_there)
 
 
 @pytest.mark.usefixtures("small_disk")

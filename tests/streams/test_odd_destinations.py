@@ -154,13 +154,14 @@ class FullDisk(io.BytesIO):
 async def test_cancelled_download_ends_if_its_file_cannot_be_closed(
     server: ScriptedServer, suite: ds.DirectSuite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def opened_there(_path: Path, _mode: str) -> FullDisk:
+    def opened_there(descriptor: int, _mode: str) -> FullDisk:
+        os.close(descriptor)
         return FullDisk()
 
     def begin(_done: int, _total: int | None) -> None:
         begun.set()
 
-    monkeypatch.setattr(Path, "open", opened_there)
+    monkeypatch.setattr(os, "fdopen", opened_there)
     server.default_responder = responses.send_endlessly(responses.make_head(200, 10**9), CODED[:40_000])
     begun = asyncio.Event()
     download = suite.signing.download("doc", tmp_path / "a.pdf", progress=begin)

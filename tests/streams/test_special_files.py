@@ -171,7 +171,7 @@ async def test_a_pipe_opened_after_the_call_gets_nothing(tmp_path: Path, monkeyp
     is_opening, has_reader, is_over = threading.Event(), threading.Event(), threading.Event()
     open_file = os.open
 
-    def wait_for_reader(path: Path, flags: int) -> int:
+    def wait_for_reader(path: Path, flags: int, mode: int) -> int:
         is_opening.set()
         has_reader.wait()
         return open_file(received, os.O_WRONLY | os.O_CREAT)
@@ -193,6 +193,19 @@ async def test_a_pipe_opened_after_the_call_gets_nothing(tmp_path: Path, monkeyp
     has_reader.set()
     await asyncio.to_thread(is_over.wait)
     assert received.read_bytes() == b""
+
+
+async def test_document_that_is_replaced_late_stays_private(tmp_path: Path) -> None:
+    path = tmp_path / "signed.pdf"
+    sink = PathSink(path)
+    await sink.open()
+    for _attempt in range(2):  # the attempt timeout can end an attempt while the file is being renamed
+        await sink.begin()
+        await sink.write(PDF)
+        await sink.finish()
+        await sink.publish()
+    await sink.close()
+    assert (path.read_bytes(), stat.S_IMODE(path.stat().st_mode)) == (PDF, 0o600)
 
 
 async def test_a_link_to_a_device_stays(server: ScriptedServer, tmp_path: Path) -> None:
