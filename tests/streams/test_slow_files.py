@@ -162,7 +162,8 @@ async def test_deadline_covers_opening_the_destination(
     monkeypatch: pytest.MonkeyPatch,
     receive: Callable[..., Coroutine[Any, Any, object]],
 ) -> None:
-    waiting, released, create = threading.Event(), threading.Event(), tempfile.mkstemp
+    waiting, released = threading.Event(), threading.Event()
+    create = cast("Callable[..., tuple[int, str]]", tempfile.mkstemp)
 
     def create_slowly(**where: Any) -> tuple[int, str]:
         waiting.set()
