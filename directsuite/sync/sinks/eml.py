@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import binascii
 import contextlib
+import hashlib
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
@@ -141,11 +142,13 @@ def _find_identity_encoding(media_type: str, content: bytes, text: bytes) -> str
 
 
 def _find_boundary(parts: Sequence[_Part]) -> str:
-    contents, boundary, number = [part.content for part in parts if part.encoding != "base64"], _BOUNDARY, 1
-    while any(boundary.encode() in content for content in contents):
-        number += 1
-        boundary = f"=_{number}{_BOUNDARY[1:]}"
-    return boundary
+    contents = [part.content for part in parts if part.encoding != "base64"]
+    if not any(_BOUNDARY.encode() in content for content in contents):
+        return _BOUNDARY
+    hashed = hashlib.sha256()
+    for content in contents:
+        hashed.update(content)
+    return f"=_{hashed.hexdigest()[:32]}"  # no sender can write it into the content
 
 
 def _format_parameters(content_type: str) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import email
 import email.policy
 import re
+import time
 from datetime import UTC, datetime, timedelta, timezone
 from email.header import decode_header, make_header
 from email.message import EmailMessage
@@ -176,6 +177,17 @@ def test_a_boundary_in_the_text_ends_no_part() -> None:
     parts = list(_read(make_message(body=body)).iter_parts())
     assert [part.get_content_type() for part in parts] == ["text/plain", "application/pdf", "text/xml"]
     assert parts[0].get_content() == body
+
+
+def test_many_boundaries_in_an_attached_message_are_no_work() -> None:
+    lines = [b"--=_directsuite", *(b"--=_%d_directsuite" % number for number in range(2, 50_000))]
+    content = b"Subject: x\n\n" + b"\n".join(lines)
+    message = make_message(attachments=[ds.Attachment(content=content, content_type="message/rfc822")])
+    began = time.process_time()
+    raw = _bytes(message)
+    assert time.process_time() - began < 10
+    _, inner = email.message_from_bytes(raw, policy=email.policy.default).iter_parts()
+    assert inner.get_content().get_payload().splitlines() == [line.decode() for line in lines]
 
 
 def test_names_with_commas_and_quotes_stay_one_address() -> None:
