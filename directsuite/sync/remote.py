@@ -322,6 +322,8 @@ class FolderFetch:
         self._unread: frozenset[int] | None = None
         self._other_listings: dict[str, frozenset[int] | None] = {}
         self._unreadable = set[str]()
+        self._still_there = set[tuple[int, int, int]]()
+        """Rows whose message this round found there, so that many copies of a message are compared only once."""
         self._metadata: dict[int | None, MessageRow] | None = None
         self._failures_in_a_row = 0
 
@@ -398,7 +400,8 @@ class FolderFetch:
         digests = {messages[uid][1] for uid in uids} | {row.digest for row in recorded.values() if row.digest}
         origins: defaultdict[bytes | None, list[FolderRow]] = defaultdict(list)
         for name, row in await self._commits.store.with_digests(self._commits.lease, digests):
-            origins[row.digest].append((name, row))
+            if row.key not in self._still_there:
+                origins[row.digest].append((name, row))
         steps, folders = list[ChangeStep](), list[StoredFolder]()
         for uid in uids:
             (message, digest), own = messages[uid], recorded.get(uid)
@@ -426,11 +429,15 @@ class FolderFetch:
         rows = await self._commits.store.rows(self._state.folder, known) if known else ()
         return {row.uid: row for row in rows}
 
-    async def _find_origin(self, row: MessageRow, candidates: Sequence[FolderRow]) -> FolderRow | None:
-        """Return the earlier row that the message has left; None for a copy or an unknown message."""
+    async def _find_origin(self, row: MessageRow, candidates: list[FolderRow]) -> FolderRow | None:
+        """Return the earlier row that the message has left; None for a copy or an unknown message.
+
+        Remove the rows that it has not left from the candidates.
+        """
         for origin in decide.rank_origins(row, candidates):
             if decide.has_surely_left(row, origin[1]) or not await self._may_be_there(*origin):
                 return origin
+            candidates.remove(origin)
         return None
 
     async def _may_be_there(self, name: str, row: MessageRow) -> bool:
@@ -463,6 +470,7 @@ class FolderFetch:
         if listed is not None and row.uid not in listed:
             return False
         if await has_same_message(self._remote, name, row):
+            self._still_there.add(row.key)
             return True
         if listed is not None and name in self._folders:
             self._folders[name].certainty = Certainty.SUSPECT

@@ -9,7 +9,7 @@ import pytest
 
 import directsuite as ds
 from directsuite.sync import Kind, Synchronizer, SyncStatus
-from tests.sync.mail_service import ADDRESS, RECEIVED_MS, Document, MailScenario, get_password
+from tests.sync.mail_service import ADDRESS, RECEIVED_MS, Document, MailScenario, get_password, make_message
 
 BEFORE_1970_MS = -86_400_000
 LAST_MS = 253_402_300_799_000
@@ -372,3 +372,11 @@ async def test_copy_waits_two_rounds_for_an_unreadable_folder(mail: MailScenario
         await synchronizer.once()
         arrived.append(("INBOX", 2) in mail.sink.messages)
     assert arrived == [False, False, True]
+
+
+async def test_many_copies_of_a_message_are_compared_once(mail: MailScenario) -> None:
+    mail.names = ("INBOX",)
+    mail.folders["INBOX"] = {uid: make_message("INBOX", 1) | {"uid": uid} for uid in range(1, 151)}
+    await mail.synchronise()
+    assert mail.sink.kinds == [Kind.NEW] * 150
+    assert len(mail.requested_operations) < 150
