@@ -259,7 +259,9 @@ class MailboxRounds:
                     await FolderFetch(self._commits, self.remote, snapshot, self._folders).retry(row)
 
     async def _confirm_deletions(self, incomplete: Collection[str], *, several_folders: bool) -> None:
-        rows = await self._store.unfinished(self._commits.lease)
+        found = await self._store.unfinished(self._commits.lease)
+        # Messages of other folders were not searched for.
+        rows = [each for each in found if self._names is None or each[0] in self._names]
         confirmed, self._waiting_since = decide.confirm_deletions(
             [each for each in rows if each[1].state not in QUARANTINED_STATES and each[0] not in incomplete],
             self._waiting_since,

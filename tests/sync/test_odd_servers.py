@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable
 from typing import Any
 
@@ -380,3 +381,15 @@ async def test_many_copies_of_a_message_are_compared_once(mail: MailScenario) ->
     await mail.synchronise()
     assert mail.sink.kinds == [Kind.NEW] * 150
     assert len(mail.requested_operations) < 150
+
+
+async def test_a_renumbered_folder_that_is_no_longer_synchronised_reports_no_deletions(mail: MailScenario) -> None:
+    mail.add("INBOX", 1)
+    mail.add("Sent", 1, 2)
+    await mail.synchronise()
+    mail.folders["Sent"] = {1: make_message("Sent", 3) | {"uid": 1}, 2: make_message("Sent", 1) | {"uid": 2}}
+    mail.sink.error = OSError(errno.ENOSPC, "full")  # after the folder was recorded as renumbered
+    assert (await mail.synchronise()).status is SyncStatus.FAILING
+    mail.sink.error, mail.names = None, ("INBOX",)
+    assert (await mail.synchronise()).status is SyncStatus.UP_TO_DATE
+    assert mail.sink.kinds == [Kind.NEW] * 3
