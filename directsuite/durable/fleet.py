@@ -210,8 +210,9 @@ class FleetEngine:
 
     async def _wake_due(self) -> None:
         async with self._waking_lock:
-            self._to_wake.update(await self._list_due())
-            waking, self._to_wake = self._to_wake, {}
+            due = dict(await self._list_due())
+            # Read only now, because a failed `wake` replaces it.
+            waking, self._to_wake = self._to_wake | due, {}
             await self.wake(waking)
 
     async def _beat(self) -> None:

@@ -137,6 +137,31 @@ async def test_it_ends_although_psycopg_loses_a_cancellation(
     assert asyncio.all_tasks() <= before | {running}
 
 
+async def test_keys_listed_while_a_wake_fails_are_run(connections: PostgresDatabase) -> None:
+    turns = Turns(keys=[])
+    engine = make_engine(connections, turns)
+
+    async def due() -> Sequence[tuple[int, None]]:
+        with pytest.raises(StoreError):
+            await engine.wake({1: None})
+        return [(2, None)]
+
+    engine._list_due = due
+    with pytest.raises(StoreError):  # the engine is not open
+        await engine._wake_due()
+    engine._list_due = turns.due
+    ended = list[int]()
+
+    async def run_keys(keys: Sequence[int]) -> None:
+        ended.extend(keys)
+        if len(ended) == 2:
+            engine.stop()
+
+    engine._run_keys = run_keys
+    await asyncio.wait_for(engine.run(), 20)
+    assert sorted(ended) == [1, 2]
+
+
 async def test_it_ends_while_postgresql_is_stopped(shaky_postgres: PostgresServer) -> None:
     connections = PostgresDatabase(shaky_postgres.create_database(), error=StoreError)
     _, running = await start(connections, Turns(), grace=0.2)
