@@ -19,6 +19,7 @@ whether the cause is such a change, which is quarantined, or the sink:
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import itertools
 import sqlite3
@@ -28,7 +29,7 @@ from typing import Protocol
 
 import attrs
 
-from directsuite.core.clock import Clock
+from directsuite.core.clock import Clock, is_being_cancelled
 from directsuite.durable.sqlite import is_about_no_row
 from directsuite.errors import ClosedError
 from directsuite.sync.decide import split_in_half, with_failed_attempt
@@ -271,7 +272,9 @@ class Commits:
                 await self._deliver(changes)
         except (ClosedError, SinkError, StaleLeaseError, StoreError):
             raise
-        except Exception as error:
+        except (Exception, asyncio.CancelledError) as error:
+            if isinstance(error, asyncio.CancelledError) and is_being_cancelled():
+                raise
             text = (
                 f"The sink raised {type(error).__name__}. Fix the sink. All changes of this batch will be sent again."
             )
@@ -345,7 +348,7 @@ def _describe_problem(error: SinkError) -> str:
     return error.explanation if error.__cause__ is None else type(error.__cause__).__name__
 
 
-def _is_general(error: Exception) -> bool:
+def _is_general(error: BaseException) -> bool:
     if isinstance(error, sqlite3.Error):
         return is_about_no_row(error)
     return isinstance(error, MemoryError) or getattr(error, "errno", None) in SYSTEM_ERRNOS

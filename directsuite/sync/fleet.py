@@ -25,6 +25,7 @@ from directsuite.core.privacy import scrub_class
 from directsuite.durable.database import Tables, Transaction, load_statements
 from directsuite.durable.fleet import FleetEngine
 from directsuite.durable.postgres import PostgresDatabase
+from directsuite.messaging.arguments import validate_texts
 from directsuite.suite import DirectSuite
 from directsuite.sync.commits import Deliver
 from directsuite.sync.model import StoreError
@@ -102,6 +103,7 @@ class Fleet:
         INTERVAL.require("tick", tick)
         INTERVAL.require("worker_timeout", worker_timeout)
         DURATION.require("grace", grace)
+        folders = None if folders is None else validate_texts(folders, "folders")
         self._clock = clock or SystemClock()
         self._id = secrets.token_hex(8)
         max_pause = max(_MAX_PAUSE, 2 * (interval or 0.0), 2 * worker_timeout)
@@ -133,13 +135,15 @@ class Fleet:
 
     async def add(self, names: Iterable[str]) -> int:
         """Add mailboxes by address. Return the number of new ones. Raises StoreError."""
+        addresses = validate_texts(names, "names")
         await self._table.prepare()
-        return await self._table.add(names)
+        return await self._table.add(addresses)
 
     async def remove(self, names: Iterable[str]) -> int:
         """Remove mailboxes from the fleet, but not from the store. Return how many were removed. Raises StoreError."""
+        addresses = validate_texts(names, "names")
         await self._table.prepare()
-        return await self._table.remove(names)
+        return await self._table.remove(addresses)
 
     async def status(self) -> FleetStatus:
         """Return the fleet's status. Raises StoreError."""

@@ -28,6 +28,7 @@ from directsuite.core.clock import Clock, SystemClock, is_being_cancelled, sleep
 from directsuite.core.privacy import scrub_class
 from directsuite.core.retry import Backoff
 from directsuite.errors import ClosedError, ConfigurationError, DirectSuiteError, ServiceError
+from directsuite.messaging.arguments import validate_texts
 from directsuite.suite import DirectSuite
 from directsuite.sync.commits import Commits, Deliver, SinkHealth, UndecidedRejectionError
 from directsuite.sync.model import Kind, RoundReport, SinkError, StaleLeaseError, StoreError
@@ -106,8 +107,9 @@ class Synchronizer:
         now: Callable[[], float] = time.time,
     ) -> None:
         AT_LEAST_ONE.require("concurrency", concurrency)
+        folders = None if folders is None else validate_texts(folders, "folders")
         self._clock = clock or SystemClock()
-        self._names = list(dict.fromkeys(mailboxes))
+        self._names = list(dict.fromkeys(validate_texts(mailboxes, "mailboxes")))
         polls = PollSchedule(interval, folders, requests_per_second, self._clock)
         polls.mailboxes = len(self._names)
         self._worker = MailboxWorker(suite, store, password, deliver, folders, polls, self._clock, now)

@@ -24,7 +24,7 @@ HOUR = 3_600_000
 class Picky(RecordedChanges):
     def __init__(self) -> None:
         self.refuses: Callable[[Change], bool] = lambda _: False
-        self.error: Exception = ValueError("no")
+        self.error: BaseException = ValueError("no")
         self.calls = 0
 
     async def __call__(self, changes: Sequence[Change]) -> None:
@@ -53,6 +53,14 @@ async def test_rejected_change_is_quarantined_if_others_are_accepted(store: Sqli
         assert not (await scene.rounds.run_round()).failed_folders
     assert sink.calls == calls
     assert await in_state(scene, MessageState.QUARANTINED_UNCONFIRMED) == [20, 50]
+
+
+async def test_sink_that_raises_a_cancellation_of_its_own_has_failed(store: SqliteStore) -> None:
+    scene, sink = scene_of(store, 5, 3)
+    sink.error = asyncio.CancelledError()
+    report = await scene.rounds.run_round()
+    assert report.quarantined == 1
+    assert [uid for _, _, uid in sink] == [1, 2, 4, 5]
 
 
 async def in_state(scene: SyncScenario, state: MessageState) -> list[int]:

@@ -378,3 +378,10 @@ async def test_synchronizer_without_sink_is_rejected_before_any_commit(scenario:
     for starting in (sync.once, sync.run):
         with pytest.raises(ds.ConfigurationError, match="No sink receives the changes"):
             await starting()
+
+
+def test_text_instead_of_a_list_is_rejected(scenario: Scenario, store: SqliteStore) -> None:
+    with pytest.raises(ds.InvalidArgumentError, match="mailboxes: must be a list"):
+        Synchronizer(scenario.suite, store, ALICE, FakePasswords())
+    with pytest.raises(ds.InvalidArgumentError, match="folders: must be a list"):
+        Synchronizer(scenario.suite, store, [ALICE], FakePasswords(), folders="INBOX")

@@ -17,7 +17,8 @@ from tests.statements import sql
 from tests.waiting import poll_until
 
 pytest.importorskip("procrastinate", reason="procrastinate isn't installed: the extra 'fleet' brings it")
-from tests.sync.fleet.fleet_worker import PASSWORD, LoggingSink, make_fleet
+from directsuite.sync.fleet import Fleet
+from tests.sync.fleet.fleet_worker import PASSWORD, LoggingSink, get_password, make_fleet
 
 pytestmark = pytest.mark.postgres
 
@@ -43,6 +44,15 @@ async def suite(sandbox: Sandbox) -> AsyncGenerator[ds.DirectSuite]:
 
 async def list_subjects(store: PostgresStore) -> list[str]:
     return sorted(row[0] for row in await store.database.fetch(sql("SELECT subject FROM told WHERE kind = 'new'")))
+
+
+async def test_text_instead_of_a_list_is_rejected(suite: ds.DirectSuite, store: PostgresStore) -> None:
+    fleet = make_fleet(suite, store)
+    for change in (fleet.add, fleet.remove):
+        with pytest.raises(ds.InvalidArgumentError, match="names: must be a list"):
+            await change(NAMES[0])
+    with pytest.raises(ds.InvalidArgumentError, match="folders: must be a list"):
+        Fleet(suite, store, get_password, folders="INBOX")
 
 
 async def test_each_message_is_in_the_sink_once(sandbox: Sandbox, suite: ds.DirectSuite, store: PostgresStore) -> None:
