@@ -33,7 +33,7 @@ from os import PathLike
 from pathlib import Path
 from typing import BinaryIO, Self
 
-from directsuite.core.files import DEVICE, create_file, explain_os_error, sync_folder, to_path
+from directsuite.core.files import DEVICE, create_file, explain_os_error, run_in_thread, sync_folder, to_path
 from directsuite.core.privacy import scrub_class
 from directsuite.errors import InvalidArgumentError
 from directsuite.messaging.arguments import INBOX
@@ -108,7 +108,7 @@ class MaildirSink:
         Raises MaildirError; some changes may be written.
         """
         stop = threading.Event()
-        work = asyncio.ensure_future(asyncio.to_thread(self._deliver, changes, stop))
+        work = asyncio.ensure_future(run_in_thread(self._deliver, changes, stop))
         try:
             await asyncio.shield(work)
         except asyncio.CancelledError:
