@@ -26,6 +26,7 @@ import enum
 import hashlib
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime, timedelta
+from email.utils import parseaddr
 from typing import Protocol, Self
 
 import attrs
@@ -140,24 +141,24 @@ class SentMessage:
         """Search the other folders, because the copy may have been moved. Return as `find`.
 
         If they have a message that may be the copy, and the server has shown the request id of no message that this
-        address has sent, set `absence` to UNPROVEN. Request ids of received messages prove nothing, because the server
-        may show them only there. Folders whose listed names are not valid in a request are skipped. Raises
-        ResponseDecodeError if a name is unreadable.
+        address has sent, set `absence` to UNPROVEN. Request ids of received messages, such as all in INBOX, prove
+        nothing, because the server may show them only there. Folders whose listed names are not valid in a request are
+        skipped. Raises ResponseDecodeError if a name is unreadable.
         """
         view = box.with_strict_paths(_STRICT_FOLDER_PATHS)
         names = await view.get_folders(timeout=self.deadline.require_time_left())
-        may_have_copy, is_header_exposed = False, self._is_header_exposed
+        own, may_have_copy, is_header_exposed = self.sender.casefold(), False, self._is_header_exposed
         for folder in (arguments.INBOX, *names):
             if _can_be_named(folder) and folder.casefold() != SENT_FOLDER.casefold():
                 for message in await self._search(box, folder):
                     request_ids = _read_request_ids(message)
                     if self.request_id in request_ids:
                         return _make_response(message)
-                    is_own = message.sender is not None and self.sender.casefold() in message.sender.casefold()
-                    if request_ids:
-                        is_header_exposed = is_header_exposed or is_own
-                    else:
-                        may_have_copy = may_have_copy or is_own or message.sender is None
+                    sender = (message.sender or "").casefold()
+                    if not request_ids:
+                        may_have_copy = may_have_copy or not sender or own in sender
+                    elif folder.upper() != arguments.INBOX and parseaddr(sender)[1] == own:
+                        is_header_exposed = True
         if may_have_copy and not is_header_exposed:
             self.absence = Absence.UNPROVEN
         return None

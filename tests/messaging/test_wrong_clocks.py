@@ -184,12 +184,21 @@ async def test_copy_moved_to_a_folder_whose_request_ids_are_hidden_is_not_sent_a
     assert mail.sends == 0
 
 
-@pytest.mark.parametrize("sender", ["bob@direct.example.test", None])
+@pytest.mark.parametrize(
+    ("folder", "sender"),
+    [
+        ("INBOX.Read", "bob@direct.example.test"),
+        ("INBOX.Read", f"m{ALICE}"),
+        ("INBOX.Read", f'"{ALICE}" <bob@direct.example.test>'),
+        ("INBOX.Read", None),
+        ("INBOX", ALICE),
+    ],
+)
 async def test_request_ids_of_received_messages_do_not_prove_that_those_of_copies_are_shown(
-    mail: MailServer, server: ScriptedServer, sender: str | None
+    mail: MailServer, server: ScriptedServer, folder: str, sender: str | None
 ) -> None:
-    mail.add("another", folder="INBOX")
-    mail.folders["INBOX"][0]["sender"] = sender
+    mail.add("another", folder=folder)
+    mail.folders[folder][0]["sender"] = sender
     mail.add(MARK, folder="INBOX.Filed")
     mail.folders["INBOX.Filed"][0] |= {"headers": None, "sender": ALICE}
     async with open_suite(server) as suite:
