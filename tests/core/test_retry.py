@@ -215,6 +215,16 @@ def folders(*names: str) -> Responder:
     return responses.respond({"success": True, "folders": ["INBOX", *names]})
 
 
+def list_folders(names: dict[str, list[str]]) -> Responder:
+    """Respond with the names below the requested folder."""
+
+    async def respond(exchange: Exchange) -> None:
+        root = exchange.request.path.split("/")[1]
+        await responses.respond({"success": True, "folders": names[root]})(exchange)
+
+    return respond
+
+
 async def _create(suite: ds.DirectSuite) -> None:
     await suite.mailbox(ALICE, PASSWORD).create_folder("INBOX.New")
 
@@ -260,15 +270,25 @@ async def test_rejected_repeat_is_an_error_unless_proof_shows_that_it_happened(
 async def test_folder_that_a_listing_hides_is_not_taken_for_a_moved_one(
     folder: str, listed: dict[str, list[str]], server: ScriptedServer
 ) -> None:
-    async def list_folders(exchange: Exchange) -> None:
-        root = exchange.request.path.split("/")[1]
-        await responses.respond({"success": True, "folders": listed[root]})(exchange)
-
     server.enqueue(responses.reset, EXISTS)
-    server.default_responder = list_folders
+    server.default_responder = list_folders(listed)
     async with open_suite(server) as suite:
         error = await catch_error(suite.mailbox(ALICE, PASSWORD).move_folder(folder, "INBOX.New"))
     assert isinstance(error, ds.ServiceError)
+
+
+@pytest.mark.parametrize("old", [None, "INBOX.Old"], ids=["create", "move"])
+async def test_listings_of_direct_subfolders_prove_the_change_of_a_nested_folder(
+    old: str | None, server: ScriptedServer
+) -> None:
+    listed = {"INBOX": ["INBOX.Sent", "INBOX.Cases"], "INBOX.Cases": ["INBOX.Cases.New"]}
+
+    server.enqueue(responses.reset, EXISTS)
+    server.default_responder = list_folders(listed)
+    async with open_suite(server) as suite:
+        box = suite.mailbox(ALICE, PASSWORD)
+        new = "INBOX.Cases.New"
+        await (box.create_folder(new) if old is None else box.move_folder(old, new))
 
 
 @pytest.mark.parametrize("change", [_create, _move], ids=["create", "move"])
