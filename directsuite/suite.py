@@ -308,7 +308,7 @@ def _make_environment(settings: Settings, session: Session, clock: Clock, events
         settle=settings.settle,
         max_response_bytes=settings.max_response_bytes,
         shows_messages=settings.error_messages == "shown",
-        client_timeout=aiohttp.ClientTimeout(total=None, connect=settings.attempt_timeout),
+        client_timeout=aiohttp.ClientTimeout(total=None, sock_connect=settings.attempt_timeout),
     )
 
 

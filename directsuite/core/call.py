@@ -175,8 +175,8 @@ class Environment:
     shows_messages: bool
     """True if the texts of errors contain the service's own messages."""
     client_timeout: aiohttp.ClientTimeout
-    """Limits only connecting, which includes DNS and the proxy; `attempt` enforces the deadline. A failure to connect
-    can be retried for every operation.
+    """Limits only connecting, with FreshConnector also DNS and the proxy; `attempt` enforces the deadline. A failure to
+    connect can be retried for every operation.
     """
 
 

@@ -31,6 +31,7 @@ from directsuite.core.upload import RequestPayload
 from directsuite.errors import ClosedError, ConfigurationError, Outcome, ResponseDecodeError
 
 if TYPE_CHECKING:
+    from aiohttp.client_proto import ResponseHandler
     from aiohttp.connector import Connection
     from aiohttp.tracing import Trace
 
@@ -457,6 +458,16 @@ class FreshConnector(aiohttp.TCPConnector):
             setattr(protocol, _SEEN_ATTR, True)
             _limit_reads(protocol.transport)
         return connection
+
+    async def _create_connection(
+        self, req: aiohttp.ClientRequest, traces: list[Trace], timeout: aiohttp.ClientTimeout
+    ) -> ResponseHandler:
+        """Open a connection. `sock_connect` also limits DNS and the response of a proxy.
+
+        The timeout `connect` of aiohttp would also limit waiting for a free connection.
+        """
+        async with asyncio.timeout(timeout.sock_connect):
+            return await super()._create_connection(req, traces, timeout)
 
 
 def _limit_reads(transport: Any) -> None:

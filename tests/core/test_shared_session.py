@@ -17,7 +17,7 @@ from directsuite.core.session import FreshConnector
 from . import api, responses
 from .failing_networks import tls_server
 from .scripted_server import ScriptedServer
-from .scripted_suite import catch_error, expect_error, make_session, open_suite
+from .scripted_suite import SUCCESS_BODY, catch_error, expect_error, make_session, open_suite
 
 
 @pytest.mark.parametrize("is_set", [False, True])
@@ -125,3 +125,13 @@ async def test_own_session_is_closed_in_any_case(server: ScriptedServer) -> None
     async with open_suite(server, close_session=False) as suite:
         session = suite._session.http
     assert session.closed
+
+
+async def test_send_waits_for_a_free_connection_of_the_user_s_connector_until_its_deadline(
+    server: ScriptedServer,
+) -> None:
+    server.enqueue(responses.delay(30, responses.respond(SUCCESS_BODY)))
+    settings: dict[str, Any] = {"session_factory": lambda: make_session(limit=1), "attempt_timeout": 5, "settle": 0}
+    async with open_suite(server, retry=ds.RetryPolicy.none(), **settings) as suite:
+        await asyncio.gather(api.SEND(suite), api.SEND(suite))
+    assert len(server.requests) == 2
