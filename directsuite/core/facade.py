@@ -5,6 +5,7 @@ A facade is the public object for one service, with one method per operation. A 
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import inspect
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
@@ -82,6 +83,17 @@ class Facade:
         """
         seconds = self._options_with_timeout(timeout).timeout
         return self.environment.timeout if seconds is None else seconds
+
+    def start_timeout(self, timeout: float | None) -> Callable[[], float | None]:
+        """Return a function that returns the seconds left of a timeout that starts now. For internal use.
+
+        timeout: as for `resolve_timeout`. If the facade has none either, the function returns None.
+        """
+        seconds, now = self._options_with_timeout(timeout).timeout, asyncio.get_running_loop().time
+        if seconds is None:
+            return lambda: None
+        end = now() + seconds
+        return lambda: max(0.001, end - now())
 
     def resolve_settle(self, settle: float | None = None) -> float:
         """Return the settle time in seconds. For internal use.

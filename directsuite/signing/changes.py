@@ -126,9 +126,10 @@ class ChangingFacade(Facade):
         progress: Progress | None,
     ) -> Any:
         request.operation.validate_segments((require_identifier(document),))
-        seconds = self.resolve_timeout(request.timeout)
+        seconds, compute_time_left = self.resolve_timeout(request.timeout), self.start_timeout(request.timeout)
         async with open_destination(destination, seconds, max_bytes, progress) as receiving:
             destination = None  # tracebacks expose local variables, such as a name
+            request = attrs.evolve(request, timeout=compute_time_left())
             return await self._pull_into(receiving, document, request)
 
     async def _pull_into(self, receiving: Destination[Any] | None, document: Document, request: ChangeRequest) -> Any:

@@ -167,19 +167,16 @@ class Signing(ChangingFacade):
         pull = operations.SIGN_AND_PULL if isinstance(signatures, Signature) else operations.MULTI_SIGN_AND_PULL
         request = self._request_signing(pull, "", signatures, None, settle)
         operation = attrs.evolve(request.operation, how_to_find_out=HINT_SIGN_AGAIN)
-        seconds = self._options_with_timeout(timeout).timeout
+        compute_time_left = self.start_timeout(timeout)
         self.resolve_settle(settle)
         steps = self._as_nested()
         with self.environment.session.track_call(nested=self._options.nested):
-            expires_at = None if seconds is None else asyncio.get_running_loop().time() + seconds
             async with (
                 open_destination(destination, self.resolve_timeout(timeout)) as receiving,
-                steps.stored(pdf, size=size, timeout=seconds) as document,
+                steps.stored(pdf, size=size, timeout=compute_time_left()) as document,
             ):
                 pdf, destination = b"", None  # tracebacks expose local variables
-                if expires_at is not None:
-                    seconds = max(0.001, expires_at - asyncio.get_running_loop().time())
-                request = attrs.evolve(request, operation=operation, timeout=seconds, is_temporary=True)
+                request = attrs.evolve(request, operation=operation, timeout=compute_time_left(), is_temporary=True)
                 return await steps._pull_into(receiving, document, request)
 
     @contextlib.asynccontextmanager
@@ -307,11 +304,11 @@ class Signing(ChangingFacade):
         validate_max_bytes(max_bytes)
         validate_sha256(sha256)
         validate_progress(progress)
-        seconds = self.resolve_timeout(timeout)
+        seconds, compute_time_left = self.resolve_timeout(timeout), self.start_timeout(timeout)
         async with Destination[Any](
             make_sink(destination), sha256=sha256, max_bytes=max_bytes, progress=progress, open_timeout=seconds
         ) as receiving:
-            return await self._call(operations.GET_DOC, name, timeout=timeout, receive=receiving)
+            return await self._call(operations.GET_DOC, name, timeout=compute_time_left(), receive=receiving)
 
     def stream_doc(
         self,

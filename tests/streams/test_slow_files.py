@@ -155,13 +155,16 @@ RECEIVERS: dict[str, Callable[[ds.Signing, Path], Coroutine[Any, Any, object]]] 
 }
 
 
+@pytest.mark.parametrize("opened_after", [0.75, 1], ids=["in time", "too late"])
 @pytest.mark.parametrize("receive", RECEIVERS.values(), ids=RECEIVERS.keys())
 async def test_deadline_covers_opening_the_destination(
     server: ScriptedServer,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     receive: Callable[..., Coroutine[Any, Any, object]],
+    opened_after: float,
 ) -> None:
+    server.default_responder = responses.never_respond
     waiting, released = threading.Event(), threading.Event()
     create = cast("Callable[..., tuple[int, str]]", tempfile.mkstemp)
 
@@ -172,17 +175,19 @@ async def test_deadline_covers_opening_the_destination(
 
     monkeypatch.setattr(tempfile, "mkstemp", create_slowly)
     loop = cast("VirtualTimeLoop", asyncio.get_running_loop())
+    began = loop.time()
     async with open_suite(server) as suite:
         call = asyncio.create_task(catch_error(receive(suite.signing, tmp_path / "signed.pdf")))
         await yield_until(waiting.is_set)
-        loop._elapse(1)
+        loop._elapse(opened_after)
         await yield_to_loop()
         released.set()
-        await yield_until(call.done)
-    error = call.result()
-    assert type(error) is ds.DeadlineExceededError
-    assert (error.outcome, error.attempts) == (ds.Outcome.NOT_SENT, 0)
-    assert server.requests == []
+        error = await call
+        assert loop.time() == pytest.approx(began + 1)
+    assert len(server.requests) == error.attempts == (opened_after < 1)
+    if not error.attempts:
+        assert type(error) is ds.DeadlineExceededError
+        assert error.outcome is ds.Outcome.NOT_SENT
     await yield_until(lambda: not list_worker_threads())
     assert list(tmp_path.iterdir()) == []  # noqa: ASYNC240  a folder of the test
 
