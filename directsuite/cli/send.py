@@ -117,10 +117,11 @@ _HINT_OTHER_STATE_FOLDER = (
 _MIN_UPLOAD_BYTES_PER_SECOND = 100_000.0  # slower uploads run into the timeout
 _BASE64_RATIO = 4 / 3
 _MAX_TEXT_BYTES = 2**26
-_QUOTED_TEXT = re.compile(r'"(?:[^"\\]|\\.)*+"')
-_NAMED_ADDRESS_PATTERN = re.compile(rf'(?:{_QUOTED_TEXT.pattern}\s*+|[^"<>]*+)<(?P<address>[^<>]*+)>')
+_QUOTED_TEXT = r'"(?:[^"\\]|\\.)*+"'
+_CLOSED_QUOTES_PATTERN = re.compile(rf'(?:[^"]++|{_QUOTED_TEXT})*+')
+_NAMED_ADDRESS_PATTERN = re.compile(rf'(?:{_QUOTED_TEXT}\s*+|[^"<>]*+)<(?P<address>[^<>]*+)>')
 _NAME_BEFORE_ADDRESS_PATTERN = re.compile(r"[^\s,]\s*<")
-_COMMA_OR_QUOTED_TEXT = re.compile(rf",|{_QUOTED_TEXT.pattern}")
+_COMMA_OR_QUOTED_TEXT = re.compile(rf",|{_QUOTED_TEXT}")
 _CONTROL_CHARACTER = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029]")
 
 
@@ -317,7 +318,7 @@ def parse_addresses(option: str, values: Sequence[str]) -> list[str]:
     for number, value in enumerate(values, start=1):
         source = f"{option} number {number}"
         validate_text(value, source)
-        if '"' in _QUOTED_TEXT.sub("", value):
+        if not _CLOSED_QUOTES_PATTERN.fullmatch(value):
             raise UsageError(f"{with_value(source, value)} contains a quotation mark that is not closed. Close it.")
         for part in _split_at_commas(value):
             named = _NAMED_ADDRESS_PATTERN.fullmatch(part.strip())
