@@ -121,7 +121,7 @@ _QUOTED_TEXT = r'"(?:[^"\\]|\\.)*+"'
 _CLOSED_QUOTES_PATTERN = re.compile(rf'(?:[^"]++|{_QUOTED_TEXT})*+')
 _NAMED_ADDRESS_PATTERN = re.compile(rf'(?:{_QUOTED_TEXT}\s*+|[^"<>]*+)<(?P<address>[^<>]*+)>')
 _NAME_BEFORE_ADDRESS_PATTERN = re.compile(r"[^\s,]\s*<")
-_COMMA_OR_QUOTED_TEXT = re.compile(rf",|{_QUOTED_TEXT}")
+_COMMA_OR_QUOTED_TEXT = re.compile(rf",|{_QUOTED_TEXT}?")  # the last quotation mark is optional, for linear time
 _CONTROL_CHARACTER = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029]")
 
 
