@@ -43,22 +43,18 @@ T = TypeVar("T")
 SessionFactory = Callable[[], aiohttp.ClientSession]
 
 _DRAIN_TIMEOUT = 5.0
-"""Seconds for which closing waits for cleanups, then for the response to a single-use token, and then for cancelled
-fetches.
-"""
+"""Seconds that closing waits for cleanups, then for responses to single-use tokens, and then for cancelled fetches."""
 MAX_ERROR_BODY_BYTES = 64 * 1024
 """Maximum number of bytes of a response that an error carries."""
 READ_BYTES = 120 * 1024
 """Maximum number of bytes that a connection reads at once. For the 256 KB of asyncio, the C library may request memory
 from the system at each read, however small the response.
 """
-_STREAM_READ_BYTES = 224 * 1024
-"""The maximum for a download of known size. Fewer reads need less CPU, but more memory."""
+_STREAM_READ_BYTES = 224 * 1024  # for a download of known size: fewer reads need less CPU, but more memory
 _MAX_BYTES_IN_PIECES = 2**20  # more is joined while it is received: joining all at the end would block
 _MAX_EXPANSION_RATIO = 20
 """Maximum ratio of decompressed to received bytes of base64 text. Only compression bombs exceed it."""
-_MAX_UNCHECKED_BYTES = 2**20
-"""Number of decompressed bytes that is allowed with any ratio."""
+_MAX_UNCHECKED_BYTES = 2**20  # decompressed bytes that are allowed with any ratio
 
 
 class Cleanup:
@@ -462,11 +458,8 @@ class FreshConnector(aiohttp.TCPConnector):
     async def _create_connection(
         self, req: aiohttp.ClientRequest, traces: list[Trace], timeout: aiohttp.ClientTimeout
     ) -> ResponseHandler:
-        """Open a connection. `sock_connect` also limits DNS and the response of a proxy.
-
-        The timeout `connect` of aiohttp would also limit waiting for a free connection.
-        """
-        async with asyncio.timeout(timeout.sock_connect):
+        """Open a connection. `sock_connect` also limits DNS and the response of a proxy."""
+        async with asyncio.timeout(timeout.sock_connect):  # aiohttp's `connect` also limits the wait for a free one
             return await super()._create_connection(req, traces, timeout)
 
 
