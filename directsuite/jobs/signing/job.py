@@ -22,7 +22,7 @@ from directsuite.core.events import group_calls
 from directsuite.core.files import explain_os_error, run_in_thread
 from directsuite.core.iteration import Listing
 from directsuite.core.privacy import scrub_class
-from directsuite.errors import AuthenticationError, ConfigurationError, DirectSuiteError
+from directsuite.errors import AuthenticationError, ConfigurationError, DirectSuiteError, TransportError
 from directsuite.jobs.signing.documents import Pdf, SourceError, Target, has_changed
 from directsuite.jobs.signing.journal import Lease, SigningJournal, SigningJournalError, compute_signatures_digest
 from directsuite.jobs.signing.results import ResultStream, SigningResult, make_result
@@ -351,7 +351,7 @@ class SigningJob:
             while True:
                 try:
                     document = await queue.next()
-                except DirectSuiteError:  # DeadlineExceededError is also an OSError
+                except TransportError:  # DeadlineExceededError is also an OSError
                     raise
                 except OSError as error:  # not chained, because it names a document
                     why = f"the source can't be read ({explain_os_error(error)})"
@@ -480,7 +480,8 @@ class DocumentQueue:
         finally:
             reader.cancel()
             # Otherwise asyncio would log an exception of the source, which may name a document.
-            await asyncio.gather(reader, return_exceptions=True)
+            reader.add_done_callback(lambda task: task.cancelled() or task.exception())
+            await asyncio.wait([reader])
 
     async def next(self) -> tuple[SigningEntry, Pdf] | None:
         """Return the next document, which the caller must put back, or None at the end. Wait while `gate` is not set.

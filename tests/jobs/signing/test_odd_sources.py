@@ -180,6 +180,16 @@ async def test_service_error_of_a_source_is_raised(kind: type[ds.TransportError]
         await jobs.make_job(yield_attachments()).run()
 
 
+async def test_source_that_cannot_read_a_file_stops_the_job(jobs: JobFactory) -> None:
+    async def yield_files() -> AsyncGenerator[Pdf]:
+        yield Pdf("a.pdf", PDF_CONTENT)
+        raise ds.MissingFileError("the file does not exist", parameter="path", filename="ada.pdf")
+
+    with pytest.raises(JobStoppedError, match="the source can't be read") as found:
+        await jobs.make_job(yield_files()).run()
+    assert (found.value.reason, found.value.__cause__) == ("source not readable", None)
+
+
 def test_folder_whose_name_is_too_long_is_an_invalid_argument(tmp_path: Path) -> None:
     with pytest.raises(ds.InvalidArgumentError, match="path: ") as refused:
         Folder(tmp_path / ("ada" * 100))
