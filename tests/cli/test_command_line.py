@@ -24,7 +24,7 @@ from tests.cli.conftest import COMMANDS, EXAMPLES
 
 def run_python(program: str, *flags: str, folder: Path | None = None) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, *flags, "-c", program]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=20, check=False)
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60, check=False)
 
 
 COMMON_GROUP = "Options of every command that calls a service"
@@ -278,7 +278,7 @@ def test_shells_are_taught_the_commands_and_options(shell: str, tmp_path: Path) 
     for variable in ("BASH_VERSION", "ZSH_VERSION", "FISH_VERSION", "XDG_DATA_HOME", "XDG_CONFIG_HOME"):
         environment.pop(variable, None)
     command = [sys.executable, "-W", "error", "-m", "directsuite", "--install-completion", "--shell", shell]
-    result = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False, env=environment)
+    result = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, env=environment)
     assert (result.returncode, result.stderr) == (0, "")
     assert "Completion script installed to" in result.stdout
     script = "".join(path.read_text() for path in tmp_path.rglob("*directsuite*") if path.is_file())

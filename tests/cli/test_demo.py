@@ -121,7 +121,7 @@ def test_signal_ends_the_demo_and_leaves_no_state(tmp_path: Path, number: signal
             assert process.poll() is None
             assert time.monotonic() < give_up
         process.send_signal(number)
-        out, errors = process.communicate(timeout=20)
+        out, errors = process.communicate(timeout=60)
     finally:
         process.kill()
     stopped = "directsuite: stopped; the same command starts again from the beginning\n"
