@@ -15,6 +15,7 @@ import functools
 import itertools
 import sys
 import types
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Annotated, Any, ClassVar, Final, Self, TypeVar, cast, final, get_args, get_origin, get_type_hints
 
@@ -361,10 +362,15 @@ class Field:
 
 
 def _merge_lists(value: Any, other: Any) -> list[Any]:
-    first, second = (cast("Iterable[Any]", each) if isinstance(each, list) else [each] for each in (value, other))
-    encode = msgspec.json.Encoder(enc_hook=str, order="sorted").encode
-    known = set(map(encode, first))
-    return [*first, *(element for element in second if encode(element) not in known)]
+    merged, duplicates = list[Any](), Counter[bytes]()
+    for added in (value, other):
+        known, duplicates = duplicates, Counter[bytes]()
+        for element in cast("Iterable[Any]", added) if isinstance(added, list) else [added]:
+            text = msgspec.json.encode(element, enc_hook=str, order="sorted")
+            duplicates[text] += 1
+            if duplicates[text] > known[text]:
+                merged.append(element)
+    return merged
 
 
 def get_model_fields(cls: Any) -> tuple[Field, ...]:

@@ -374,7 +374,7 @@ A, B = {"content": "QQ==", "contentType": "a/a"}, {"content": "Qg==", "contentTy
         ({"attachments": [A], "attachmentList": None}, [b"A"]),
         ({"attachments": [A, B], "attachmentList": [A, B]}, [b"A", b"B"]),
         ({"attachments": [A, A], "attachmentList": [A, A]}, [b"A", b"A"]),
-        ({"attachments": [A], "attachmentList": [B, A, A]}, [b"A", b"B"]),
+        ({"attachments": [A], "attachmentList": [B, A, A]}, [b"A", b"B", b"A"]),
         ({"attachments": A, "attachmentList": B}, [b"A", b"B"]),
         ({"attachments": [None, A], "attachmentList": [None, B]}, [b"A", b"B"]),
     ],
