@@ -370,7 +370,7 @@ def make_attachments(options: TextOptions) -> list[ds.Attachment]:
 
 @contextlib.asynccontextmanager
 async def _open_journal(sender: str, key: str) -> AsyncGenerator[DeliveryJournal]:
-    """Open the journal of a key. Raises UsageError if it can't be used, also if an error in the block says so."""
+    """Open the journal of a key. Raises UsageError if it can't be opened, or can't be used in the block."""
     import sqlite3
 
     from directsuite.jobs.delivery.journal import DeliveryJournal, DeliveryJournalError  # slow to import

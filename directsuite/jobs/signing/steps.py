@@ -474,9 +474,9 @@ def _translate_read_errors() -> Generator[None]:
     """Raise SourceError instead of an OSError, which names the document, and if a task of the source was cancelled."""
     try:
         yield
+    except TransportError:  # DeadlineExceededError is also an OSError
+        raise
     except OSError as error:
-        if isinstance(error, TransportError):  # DeadlineExceededError is also a TimeoutError
-            raise
         failure = SourceError.from_os_error(error)
     except asyncio.CancelledError:
         if is_being_cancelled():
