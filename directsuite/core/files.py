@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import contextvars
 import errno
 import io
 import os
@@ -155,11 +156,12 @@ class DedicatedThread(Executor):
 async def run_in_thread(function: Callable[[*Ts], T], *args: *Ts) -> T:
     """Run a blocking function in a separate thread. Return its result, or raise its exception.
 
-    If the caller is cancelled, a function that has started continues.
+    The function sees the caller's context variables, such as the current span of OpenTelemetry. If the caller is
+    cancelled, a function that has started continues.
     """
     thread = DedicatedThread()
     try:
-        return await thread.start(function, *args)
+        return await thread.start(contextvars.copy_context().run, function, *args)
     finally:
         thread.release()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import logging
 import threading
 import weakref
@@ -10,7 +11,7 @@ from collections.abc import Callable
 
 import pytest
 
-from directsuite.core.files import IDLE_THREADS, DedicatedThread, PooledThread
+from directsuite.core.files import IDLE_THREADS, DedicatedThread, PooledThread, run_in_thread
 
 from .virtual_time import yield_to_loop, yield_until
 
@@ -94,3 +95,26 @@ def test_closed_loop_is_not_an_error_in_the_thread(
     assert not future.done()
     assert raised == []
     assert caplog.records == []
+
+
+async def test_function_in_a_thread_sees_the_context_variables_of_its_caller() -> None:
+    span = contextvars.ContextVar[str]("span")
+    span.set("of the caller")
+    assert await run_in_thread(span.get) == "of the caller"
+
+
+async def test_cancelled_caller_leaves_its_thread_to_the_function_until_it_ends() -> None:
+    began, released = threading.Event(), threading.Event()
+
+    def fail_late() -> None:
+        began.set()
+        released.wait()
+        fails()
+
+    call = asyncio.create_task(run_in_thread(fail_late))
+    await yield_until(began.is_set)
+    call.cancel()
+    assert isinstance((await asyncio.gather(call, return_exceptions=True))[0], asyncio.CancelledError)
+    assert len(list_worker_threads()) == 1
+    released.set()
+    await yield_until(lambda: not list_worker_threads())
