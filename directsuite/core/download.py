@@ -23,6 +23,7 @@ from directsuite.wire.parsing import MismatchError
 from directsuite.wire.values import Base64Decoder
 
 if TYPE_CHECKING:
+    from directsuite.core.operation import Operation
     from directsuite.core.session import ResponseStream
 
 R = TypeVar("R")
@@ -115,7 +116,7 @@ class Destination(Generic[R]):
 
     sha256: the expected digest in hexadecimal.
     max_bytes: the maximum size of the document. A larger one raises ResponseDecodeError.
-    open_timeout: the maximum number of seconds to open the sink. None: no limit.
+    open_timeout: the maximum number of seconds to open the sink. None: no limit. operation: for the error about it.
     publish: False if the caller publishes the sink's content itself.
     """
 
@@ -127,10 +128,12 @@ class Destination(Generic[R]):
         max_bytes: int | None = None,
         progress: Progress | None = None,
         open_timeout: float | None = None,
+        operation: Operation[Any] | None = None,
         publish: bool = True,
     ) -> None:
         self.sink = sink
         self._open_timeout = open_timeout
+        self._error_context: Mapping[str, Any] = {} if operation is None else operation.error_context
         self._sha256 = None if sha256 is None else sha256.lower()
         self._max_bytes = max_bytes
         self._meter = ProgressReporter(progress)
@@ -167,7 +170,8 @@ class Destination(Generic[R]):
         return f"its destination raised {type(error).__name__}"
 
     async def __aenter__(self) -> Self:
-        limit = asyncio.timeout(self._open_timeout)
+        limit, now = asyncio.timeout(self._open_timeout), asyncio.get_running_loop().time
+        began = now()
         try:
             async with limit:
                 await self.sink.open()
@@ -176,7 +180,9 @@ class Destination(Generic[R]):
             await self.sink.close()
             if not (isinstance(error, TimeoutError) and limit.expired()):
                 raise
-        raise DeadlineExceededError("the call's time is up: its destination was not opened", outcome=Outcome.NOT_SENT)
+        text = "the call's time is up: its destination was not opened"
+        expired = DeadlineExceededError(text, outcome=Outcome.NOT_SENT, **self._error_context)
+        raise expired.set_call(None, None, 0, now() - began)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None

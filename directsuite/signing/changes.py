@@ -127,7 +127,7 @@ class ChangingFacade(Facade):
     ) -> Any:
         request.operation.validate_segments((require_identifier(document),))
         seconds, compute_time_left = self.resolve_timeout(request.timeout), self.start_timeout(request.timeout)
-        async with open_destination(destination, seconds, max_bytes, progress) as receiving:
+        async with open_destination(request.operation, destination, seconds, max_bytes, progress) as receiving:
             destination = None  # tracebacks expose local variables, such as a name
             request = attrs.evolve(request, timeout=compute_time_left())
             return await self._pull_into(receiving, document, request)
@@ -206,6 +206,7 @@ def _explain_correction(receiving: Destination[Any], cause: Exception | None) ->
 
 
 def open_destination(
+    operation: Operation[Any],
     destination: PdfDestination | None,
     timeout: float,
     max_bytes: int | None = None,
@@ -213,14 +214,15 @@ def open_destination(
 ) -> AbstractAsyncContextManager[Destination[Any] | None]:
     """Return a context manager that opens the destination and yields it, or None for the bytes.
 
-    timeout: the maximum number of seconds to open it.
+    operation, timeout: the operation of the call, and the maximum number of seconds to open the destination.
 
     Raises InvalidArgumentError if an argument is not valid.
     """
     validate_max_bytes(max_bytes)
     validate_progress(progress)
     if destination is not None:
-        return Destination[Any](make_sink(destination), max_bytes=max_bytes, progress=progress, open_timeout=timeout)
+        sink = make_sink(destination)
+        return Destination[Any](sink, max_bytes=max_bytes, progress=progress, open_timeout=timeout, operation=operation)
     for name, value in (("max_bytes", max_bytes), ("progress", progress)):
         if value is not None:
             raise InvalidArgumentError("it is only possible with a destination: give one, or omit it", parameter=name)

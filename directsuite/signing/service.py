@@ -172,7 +172,7 @@ class Signing(ChangingFacade):
         steps = self._as_nested()
         with self.environment.session.track_call(nested=self._options.nested):
             async with (
-                open_destination(destination, self.resolve_timeout(timeout)) as receiving,
+                open_destination(operation, destination, self.resolve_timeout(timeout)) as receiving,
                 steps.stored(pdf, size=size, timeout=compute_time_left()) as document,
             ):
                 pdf, destination = b"", None  # tracebacks expose local variables
@@ -306,7 +306,12 @@ class Signing(ChangingFacade):
         validate_progress(progress)
         seconds, compute_time_left = self.resolve_timeout(timeout), self.start_timeout(timeout)
         async with Destination[Any](
-            make_sink(destination), sha256=sha256, max_bytes=max_bytes, progress=progress, open_timeout=seconds
+            make_sink(destination),
+            sha256=sha256,
+            max_bytes=max_bytes,
+            progress=progress,
+            open_timeout=seconds,
+            operation=operations.GET_DOC,
         ) as receiving:
             return await self._call(operations.GET_DOC, name, timeout=compute_time_left(), receive=receiving)
 

@@ -149,18 +149,19 @@ async def test_deadline_covers_opening_the_file_to_send(
 
 
 RECEIVERS: dict[str, Callable[[ds.Signing, Path], Coroutine[Any, Any, object]]] = {
-    "download": lambda signing, path: signing.download("doc", path, timeout=1),
-    "sign_and_pull": lambda signing, path: signing.sign_and_pull("doc", SIGNATURE, destination=path, timeout=1),
-    "sign_pdf": lambda signing, path: signing.sign_pdf(PDF, SIGNATURE, path, timeout=1),
+    "GetDoc": lambda signing, path: signing.download("doc", path, timeout=1),
+    "SignAndPull": lambda signing, path: signing.sign_and_pull("doc", SIGNATURE, destination=path, timeout=1),
+    "MultiSignAndPull": lambda signing, path: signing.sign_pdf(PDF, [SIGNATURE], path, timeout=1),
 }
 
 
 @pytest.mark.parametrize("opened_after", [0.75, 1], ids=["in time", "too late"])
-@pytest.mark.parametrize("receive", RECEIVERS.values(), ids=RECEIVERS.keys())
+@pytest.mark.parametrize(("operation", "receive"), RECEIVERS.items(), ids=RECEIVERS.keys())
 async def test_deadline_covers_opening_the_destination(
     server: ScriptedServer,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
+    operation: str,
     receive: Callable[..., Coroutine[Any, Any, object]],
     opened_after: float,
 ) -> None:
@@ -187,7 +188,8 @@ async def test_deadline_covers_opening_the_destination(
     assert len(server.requests) == error.attempts == (opened_after < 1)
     if not error.attempts:
         assert type(error) is ds.DeadlineExceededError
-        assert error.outcome is ds.Outcome.NOT_SENT
+        assert (error.operation, error.service, error.outcome) == (operation, "signing", ds.Outcome.NOT_SENT)
+        assert str(error).endswith("its destination was not opened (no request was sent, 1.0 s)")
     await yield_until(lambda: not list_worker_threads())
     assert list(tmp_path.iterdir()) == []  # noqa: ASYNC240  a folder of the test
 
