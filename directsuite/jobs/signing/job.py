@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import re
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Sequence
 from logging import DEBUG, INFO
@@ -47,6 +48,7 @@ Signatures = Sequence[Signature] | Callable[[Pdf], Sequence[Signature]]
 _Lookup = Callable[[Sequence[Pdf]], Awaitable[Sequence[SigningEntry | None]]]
 """Returns the entry of each document, None to skip it."""
 
+_USER = re.compile("(?<=://)[^/@]*+@")  # of a URL
 _MAX_FAILURES_IN_A_ROW = 20  # after which the job stops
 _RATE_WINDOW_SECONDS = 900.0
 _HINT_RUN_AGAIN = "fix the cause, then run the job again"
@@ -578,8 +580,9 @@ def _validate_argument_types(source: object, signatures: object, progress: objec
 
 
 def _validate_target_outside_source(source: object, target: object) -> None:
-    paths = [getattr(each, "place", None) for each in (source, target)]  # each ends with a separator
-    if None not in paths and str(paths[1]).startswith(str(paths[0])):
+    # Each ends with a separator. Several users of a server may see the same folders.
+    places = [_USER.sub("", str(getattr(each, "place", None) or "")) for each in (source, target)]
+    if all(places) and places[1].startswith(places[0]):
         raise ConfigurationError(
             "the target is within the source, and its files would also be signed: choose another target"
         )

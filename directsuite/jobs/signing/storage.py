@@ -12,10 +12,12 @@ import fnmatch
 import hashlib
 import importlib
 import os
+import re
 import tempfile
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Generator
 from pathlib import Path
 from typing import Any, TypeVar
+from urllib.parse import quote
 
 from directsuite.core.files import run_in_thread
 from directsuite.core.privacy import scrub_class
@@ -35,6 +37,7 @@ T = TypeVar("T")
 
 _ATOMIC_PUT_PROTOCOLS = frozenset({"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az"})
 """Object stores, in which an upload appears complete: S3, Google Cloud Storage, Azure Blob Storage."""
+_PASSWORD = re.compile(r"(?<=://)(?P<user>[^/:@]*+):[^/]*@")
 
 
 class StorageError(OSError):
@@ -230,11 +233,16 @@ def _open_storage(url: str, options: dict[str, Any]) -> tuple[Any, str]:
 
 
 def _build_url(files: Any, root: str) -> str:
-    host = files.storage_options.get("host")
-    if host and root.startswith("/"):  # such as SFTP, whose paths do not contain the host
-        port = files.storage_options.get("port")
-        root = f"{host}{f':{port}' if port else ''}{root}"
-    return f"{files.unstrip_protocol(root).rstrip('/')}/"
+    """Return the URL of a folder, which ends with a slash. It contains no password."""
+    options = files.storage_options
+    host = options.get("host")
+    if host and (not root or root.startswith("/")):  # such as SFTP, whose paths do not contain the host
+        user, port = quote(options.get("username") or options.get("user") or ""), options.get("port")
+        place = f"[{host}]" if ":" in host and not host.startswith("[") else host  # an IPv6 address
+        root = f"{user and f'{user}@'}{place}{f':{port}' if port else ''}{root}"
+    url: str = files.unstrip_protocol(root or files.root_marker)
+    url = _PASSWORD.sub(r"\g<user>@", url)
+    return url if url.endswith("/") else f"{url}/"
 
 
 async def _call_in_thread(call: Callable[..., T], *values: Any) -> T:

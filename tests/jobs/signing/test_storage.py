@@ -233,11 +233,36 @@ def test_target_within_source_is_rejected(jobs: JobFactory, tmp_path: Path) -> N
     jobs.make_job(StorageFolder("memory://some"), target=StorageTarget("memory://some-other"))
 
 
-def test_url_of_storage_has_its_host(jobs: JobFactory) -> None:
-    # As for SFTP, the host and the port are options of the storage, and its paths do not contain them.
-    source, target = StorageFolder("memory://data", host="a", port=22), StorageTarget("memory://data/out", host="b")
-    assert (source.place, target.place) == ("memory://a:22/data/", "memory://b/data/out/")
+@pytest.mark.parametrize(
+    ("options", "place"),
+    [
+        ({"host": "a", "port": 22}, "memory://a:22/data/"),
+        (
+            {"host": "2001:db8::1", "port": 22, "username": "ada l", "password": "s"},
+            "memory://ada%20l@[2001:db8::1]:22/data/",
+        ),
+        ({"host": "[::1]", "user": "ada"}, "memory://ada@[::1]/data/"),
+        ({}, "memory:///data/"),
+    ],
+)
+def test_url_of_storage_has_host_and_user_but_no_password(
+    options: dict[str, Any], place: str, jobs: JobFactory
+) -> None:
+    # As for SFTP, they are options of the storage, and its paths do not contain them.
+    source, target = StorageFolder("memory://data", **options), StorageTarget("memory://data/out", host="b")
+    assert (source.place, target.place) == (place, "memory://b/data/out/")
+    assert StorageFolder("memory://", **options).place == place.removesuffix("data/")
     jobs.make_job(source, target=target)
+
+
+def test_password_in_the_paths_of_a_storage_is_not_in_its_url() -> None:
+    assert StorageFolder("https://ada:s@c:ret@127.0.0.1:1/in").place == "https://ada@127.0.0.1:1/in/"
+
+
+def test_target_of_another_user_may_be_within_the_source(jobs: JobFactory) -> None:
+    target = StorageTarget("memory://data/out", host="a", username="ada")
+    with pytest.raises(ds.ConfigurationError, match="within the source"):
+        jobs.make_job(StorageFolder("memory://data", host="a"), target=target)
 
 
 def test_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
