@@ -264,7 +264,7 @@ def _iter_texts(message: Message) -> Iterable[str | None]:
     for recipient in sorted((str(each.type), (each.email or "").lower()) for each in message.recipients):
         yield from recipient
     for header in message.headers if isinstance(message, MessageWithHeader) else ():
-        yield from (header.name, header.value)
+        yield from (f"{header.name}:", header.value)  # otherwise a header named CC would be the same as a recipient
     for attachment in message.attachment_list:
         yield from (attachment.filename, attachment.content_type)
 

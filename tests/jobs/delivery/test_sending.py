@@ -15,6 +15,7 @@ import pytest
 
 import directsuite as ds
 from directsuite.jobs.delivery import DeliveryJournal, DeliveryJournalError, DeliveryTracker
+from directsuite.messaging.arguments import compute_message_digest
 from tests.jobs.delivery.trackers import DELIVERED_RECIPIENT, SLOW_RECIPIENT, TrackerFactory, collect_changes
 
 LETTER = ds.Message(subject="Referral", recipients=[ds.Recipient(DELIVERED_RECIPIENT), ds.Recipient(SLOW_RECIPIENT)])
@@ -252,6 +253,12 @@ async def test_forgetting_a_message_forgets_its_key(trackers: TrackerFactory) ->
         assert await journal.forget(datetime.fromtimestamp(trackers.clinic.time.monotonic(), UTC)) == 1
         await trackers.make_tracker(journal).send(LETTER, key=KEY)
     assert await sends(trackers) == 2
+
+
+async def test_header_does_not_count_as_a_recipient_of_the_same_message() -> None:
+    headers = [ds.MessageHeader("TO", SLOW_RECIPIENT)]
+    fewer = ds.MessageWithHeader(subject="Referral", recipients=[ds.Recipient(DELIVERED_RECIPIENT)], headers=headers)
+    assert await compute_message_digest(fewer) != await compute_message_digest(LETTER)
 
 
 async def test_different_message_with_same_key_is_rejected(trackers: TrackerFactory, tmp_path: Path) -> None:
