@@ -5,7 +5,6 @@ Each step returns the number of its items, or raises AssertionError. Its docstri
 
 from __future__ import annotations
 
-import asyncio
 import io
 import sys
 import tempfile
@@ -28,6 +27,7 @@ from directsuite.cli.errors import NotDoneError, create_folder, explain_file_err
 from directsuite.cli.options import convert_path, integer_parameter, make_app, record
 from directsuite.cli.output import format_count, show_progress, show_table
 from directsuite.cli.process import require_extra, show_line
+from directsuite.core.files import run_in_thread
 
 if TYPE_CHECKING:
     from directsuite.sandbox.server import Sandbox
@@ -206,7 +206,7 @@ async def read_mailbox(context: DemoContext) -> str:
     """Read a mailbox, and compare the count, the order and every byte."""
     count, sandbox = context.options.messages, context.sandbox
     await sandbox.add_account(_RESULTS, PASSWORD)
-    results = [await asyncio.to_thread(_build_result, number) for number in range(1, count + 1)]
+    results = [await run_in_thread(_build_result, number) for number in range(1, count + 1)]
     raw = [message for _, message in results]
     uids = [await sandbox.deliver(_RESULTS, each) for each in raw]
     box = context.suite.mailbox(_RESULTS, PASSWORD)
@@ -221,7 +221,7 @@ async def read_mailbox(context: DemoContext) -> str:
     files = [context.options.output / "mailbox" / f"{number:04d}.eml" for number in range(1, count + 1)]
     files[0].parent.mkdir(exist_ok=True)
     for file, content in zip(files, received, strict=True):
-        await asyncio.to_thread(file.write_bytes, content)
+        await run_in_thread(file.write_bytes, content)
     return format_count(count, "message")
 
 
@@ -250,15 +250,15 @@ async def sign_documents(context: DemoContext) -> str:
         for name, y in zip(names, (560, 660), strict=True)
     ]
     for number, file in enumerate(files, start=1):
-        original = await asyncio.to_thread(_build_form, number)
-        await asyncio.to_thread((unsigned / file.name).write_bytes, original)
+        original = await run_in_thread(_build_form, number)
+        await run_in_thread((unsigned / file.name).write_bytes, original)
         stored = await signing.save(original)
         await signing.multi_sign_and_pull(stored, signatures, destination=file)
         reported = {each.name for each in (await signing.get_doc_info(stored)).signatures if each.is_signed}
         check(reported == {*names}, f"{file.name}: GetDocInfo does not report exactly the signatures that were made")
-        content = await asyncio.to_thread(file.read_bytes)
+        content = await run_in_thread(file.read_bytes)
         check(content.startswith(original), f"{file.name}: the original content has changed")
-        verdicts = await asyncio.to_thread(verify_signatures, content, authority)
+        verdicts = await run_in_thread(verify_signatures, content, authority)
         check(verdicts == dict.fromkeys(names, True), f"{file.name}: pyHanko does not accept each signature")
         deleted = await signing.delete(stored)
         check(deleted.document_digest == "", f"{file.name}: the service returned a digest for the deleted document")

@@ -51,7 +51,7 @@ from directsuite.cli.process import ExitStatus, echo_err, require_extra
 from directsuite.config_file import Configuration, read_secret_file
 from directsuite.core.checks import find_url_problem
 from directsuite.core.facade import Facade
-from directsuite.core.files import DedicatedThread, create_file
+from directsuite.core.files import DedicatedThread, create_file, run_in_thread
 from directsuite.core.operation import Operation
 from directsuite.core.outcome import convert_exception
 from directsuite.fax.operations import GET_MULTIPLE_MESSAGE_INFO
@@ -351,7 +351,7 @@ async def _check_server(service: str, settings: ds.Settings) -> tuple[Finding, F
     """Check that the server responds to a request, and compare its clock with that of this machine."""
     service_url: str = getattr(settings, f"{service}_url")
     operation, tls = _CALLS[service][0], settings.tls
-    context = await asyncio.to_thread(ssl.create_default_context) if tls is None else tls
+    context = await run_in_thread(ssl.create_default_context) if tls is None else tls
     connector = _Connector(ssl=context)
     try:
         async with (

@@ -42,7 +42,7 @@ from directsuite.cli.process import (
     show_line,
 )
 from directsuite.config_file import read_secret_file
-from directsuite.core.files import explain_os_error
+from directsuite.core.files import explain_os_error, run_in_thread
 from directsuite.sandbox import Control, ControlError
 from directsuite.sandbox.access import is_loopback
 from directsuite.sandbox.calls import CallRecord
@@ -263,7 +263,7 @@ def _show_call(call: CallRecord) -> None:
 async def _open_sandbox(options: SandboxOptions, token: str | None) -> AsyncGenerator[Sandbox]:
     async with AsyncExitStack() as running:
         try:
-            keys = await asyncio.to_thread(_open_token_keys, options)
+            keys = await run_in_thread(_open_token_keys, options)
             if keys is not None:
                 running.callback(keys.close)
             sandbox = Sandbox(

@@ -34,7 +34,7 @@ from directsuite.cli.errors import UsageError, validate_text, with_value
 from directsuite.cli.output import format_count
 from directsuite.cli.process import ExitStatus, ignore_stdout_errors, show_line
 from directsuite.config_file import MAX_SECRETS_BYTES, Configuration
-from directsuite.core.files import explain_os_error
+from directsuite.core.files import explain_os_error, run_in_thread
 from directsuite.messaging.arguments import INBOX
 from directsuite.sync.sinks.maildir import MaildirSink
 from directsuite.sync.status import (
@@ -359,7 +359,7 @@ def _make_file_source(path: Path) -> Passwords:
 
 def _make_keyring_source(passwords: Mapping[str, ds.Secret]) -> Passwords:
     async def get_password(address: str) -> ds.Secret:
-        password = passwords.get(address) or await asyncio.to_thread(credentials.find_in_keyring, address)
+        password = passwords.get(address) or await run_in_thread(credentials.find_in_keyring, address)
         if password is None:
             raise ds.ConfigurationError(f"The keyring has no password for this mailbox. {_HINT_PASSWORD_SOURCES}.")
         return password

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -110,6 +113,21 @@ async def test_keyring_is_asked_before_anybody(monkeypatch: pytest.MonkeyPatch, 
     for address in (BOB, locked):
         with pytest.raises(ConfigurationError, match="The keyring has no password"):
             await password(address)
+
+
+async def test_keyring_leaves_threads_to_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    install_keyring(monkeypatch, {ALICE: "hers"})
+    released = threading.Event()
+    with ThreadPoolExecutor(1) as executor:
+        loop = asyncio.get_running_loop()
+        loop.set_default_executor(executor)
+        resolving = loop.run_in_executor(None, released.wait)
+        try:
+            async with asyncio.timeout(5):
+                assert await make_password_source([ALICE], None)(ALICE) == Secret("hers")
+        finally:
+            released.set()
+            await resolving
 
 
 def test_missing_passwords_are_explained() -> None:
