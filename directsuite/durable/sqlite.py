@@ -63,7 +63,7 @@ _HINT_BY_ERROR_CODE = {
     sqlite3.SQLITE_READONLY: "The {noun}'s file can't be written. Let this user write to it and to its folder.",
     sqlite3.SQLITE_CANTOPEN: "The {noun}'s file can't be opened. Let this user write to it and to its folder.",
     sqlite3.SQLITE_PERM: "The {noun}'s file can't be opened. Let this user write to it and to its folder.",
-    sqlite3.SQLITE_CORRUPT: "The {noun}'s file is damaged. Restore a backup, or start with a new file.",
+    sqlite3.SQLITE_CORRUPT: "The {noun}'s file is damaged. Restore a backup, or start with a new file.{warning}",
     sqlite3.SQLITE_NOTADB: "The {noun}'s file is not an SQLite database. Use another path for the {noun}.",
     sqlite3.SQLITE_BUSY: "Another program has locked the {noun}'s file. Close the file there.",
     sqlite3.SQLITE_IOERR: "The {noun}'s file can't be read or written. Check whether the disk is full or has errors.",
@@ -88,6 +88,8 @@ class SqliteFile:
     """The version of the tables. A file with another version is rejected."""
     page_bytes: int = 4096
     """The size of a page. Large values need large pages."""
+    new_file_warning: str = ""
+    """A sentence about the effect of a new file, after a space. It is added to errors that suggest one."""
 
     def explain(self, error: BaseException) -> DirectSuiteError:
         """Return `self.error` for an exception that prevented a commit."""
@@ -98,7 +100,7 @@ class SqliteFile:
             words = "There is no memory left for the {noun}, so nothing was written. Give the process more memory."
         elif code is not None:
             words = _HINT_BY_ERROR_CODE.get(code & _PRIMARY_CODE_MASK, words)
-        failure = self.error(words.format(noun=self.noun))
+        failure = self.error(words.format(noun=self.noun, warning=self.new_file_warning))
         failure.__cause__ = error
         return failure
 
@@ -169,6 +171,7 @@ class SqliteFile:
             raise self.error(
                 f"The {self.noun}'s file was written by an earlier directsuite, whose format this one does not read. "
                 f"Finish the work with the earlier directsuite, or use another path for the {self.noun}."
+                f"{self.new_file_warning}"
             )
         return int(version)
 

@@ -164,7 +164,13 @@ class TrackingState:
             self.messages.setdefault(normalize_smtp_id(message.smtp_id), message)
 
 
-_FILE = SqliteFile(noun="journal", error=DeliveryJournalError, application_id=0x64734476, version=6)
+_FILE = SqliteFile(
+    noun="journal",
+    error=DeliveryJournalError,
+    application_id=0x64734476,
+    version=6,
+    new_file_warning=" With a new file, messages that were sent with keys of the old one would be sent again.",
+)
 _SQL = load_statements("directsuite.jobs.delivery", "journal")
 _TABLES = Tables("delivery", _SQL["tables"])
 _MESSAGE_FIELDS = ("number", "mailbox", "smtp_id", "added_at", "recipients", "give_up_after", "isolated")

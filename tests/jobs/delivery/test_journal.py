@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import directsuite as ds
-from directsuite.jobs.delivery import DeliveryTracker
+from directsuite.jobs.delivery import DeliveryJournal, DeliveryJournalError, DeliveryTracker
 from tests.integration.scenario import ALICE, BOB, PASSWORD
 from tests.jobs.delivery.fragile_mailbox import make_fragile_mailbox
 from tests.jobs.delivery.trackers import (
@@ -21,7 +22,7 @@ from tests.jobs.delivery.trackers import (
     list_statuses,
     read_first_change,
 )
-from tests.statements import sql
+from tests.statements import query_file, sql
 
 
 async def test_restart_repeats_unacknowledged_changes(trackers: TrackerFactory) -> None:
@@ -135,3 +136,18 @@ async def test_forget_requires_an_aware_datetime(trackers: TrackerFactory, befor
     async with trackers.make_journal() as journal:
         with pytest.raises(ds.InvalidArgumentError):
             await journal.forget(before)
+
+
+@pytest.mark.parametrize("problem", ["earlier", "damaged"])
+async def test_error_that_suggests_a_new_journal_warns_of_sending_twice(problem: str, tmp_path: Path) -> None:
+    path = tmp_path / "delivery.db"
+    async with DeliveryJournal(path):
+        pass
+    if problem == "earlier":
+        query_file(path, "PRAGMA user_version = 1")
+    else:
+        content = path.read_bytes()
+        path.write_bytes(content[:4096] + b"\xff" * (len(content) - 4096))
+    with pytest.raises(DeliveryJournalError, match=f"{problem}.*With a new file, messages .* would be sent again"):
+        async with DeliveryJournal(path) as journal:
+            await journal.find_send("mailbox", "request id")
