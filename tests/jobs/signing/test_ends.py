@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import gc
 import os
@@ -14,6 +15,7 @@ import pytest
 
 import directsuite as ds
 from directsuite.jobs.signing import DocumentState, Folder, JobStoppedError, Pdf, SigningJournalError, TargetFolder
+from tests.core.virtual_time import yield_to_loop
 from tests.jobs.signing.fragile_service import Fault
 from tests.jobs.signing.job_factory import PDF_CONTENT, JobFactory, yield_pdfs
 from tests.waiting import wait_until
@@ -239,6 +241,29 @@ async def test_journal_that_stays_full_does_not_hide_why_the_job_stopped(
     with pytest.raises(JobStoppedError, match="disk is full") as caught:
         await jobs.run("a.pdf")
     assert caught.value.__cause__ is full
+
+
+async def test_second_cancellation_ends_the_wait_for_a_source_that_ignores_it(jobs: JobFactory) -> None:
+    released = asyncio.Event()
+
+    async def yield_one() -> AsyncGenerator[Pdf]:
+        yield Pdf("a.pdf", PDF_CONTENT)
+        while not released.is_set():
+            with contextlib.suppress(asyncio.CancelledError):
+                await released.wait()
+
+    job = jobs.make_job(yield_one())
+    running = asyncio.create_task(job.run())
+    await wait_until(lambda: job.progress.done == 1)
+    running.cancel()
+    await yield_to_loop()
+    assert not running.done()
+    running.cancel()
+    try:
+        await asyncio.wait([running], timeout=5)
+        assert running.cancelled()
+    finally:
+        released.set()
 
 
 async def test_exception_of_a_source_that_is_closed_early_is_not_logged(
