@@ -118,13 +118,9 @@ class StorageTarget:
     @contextlib.asynccontextmanager
     async def staging_dir(self, shard: str, lease_number: int = 0) -> AsyncGenerator[Path]:
         """Create a temporary local folder, and remove it afterwards."""
-        folder = await run_in_thread(
-            lambda: tempfile.TemporaryDirectory[str](prefix="directsuite-", ignore_cleanup_errors=True)
-        )
-        try:
-            yield Path(folder.name)
-        finally:
-            await run_in_thread(folder.cleanup)
+        # Not in a thread: after another cancellation, the process might end before the PDFs are removed.
+        with tempfile.TemporaryDirectory(prefix="directsuite-", ignore_cleanup_errors=True) as folder:
+            yield Path(folder)
 
     def check(self, name: str) -> None:
         """See `Target.check`."""

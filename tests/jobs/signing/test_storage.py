@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 import sys
+import tempfile
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -23,6 +24,7 @@ from directsuite.jobs.signing import (
     TargetFolder,
 )
 from directsuite.jobs.signing import storage as storage_module
+from tests.core.virtual_time import yield_until
 from tests.jobs.signing.fragile_service import SIGNATURE_BYTES
 from tests.jobs.signing.job_factory import PDF_CONTENT, JobFactory
 from tests.waiting import wait_until
@@ -213,6 +215,36 @@ async def test_slow_uploads_leave_threads_to_the_event_loop(
 
         monkeypatch.setattr(target, "_upload_new", wait_for_others)
         assert (await jobs.run("a.pdf", "b.pdf", "c.pdf", target=target, concurrency=3)).done == 3
+
+
+async def test_staging_folder_is_removed_before_a_job_that_is_cancelled_twice_ends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    began, released, folders = threading.Event(), threading.Event(), list[Path]()
+    clean_up = tempfile.TemporaryDirectory[str].cleanup
+
+    def clean_up_slowly(folder: tempfile.TemporaryDirectory[str]) -> None:
+        began.set()
+        if threading.current_thread() is not threading.main_thread():
+            released.wait(5)
+        clean_up(folder)
+
+    monkeypatch.setattr(tempfile.TemporaryDirectory, "cleanup", clean_up_slowly)
+
+    async def stage() -> None:
+        async with StorageTarget("memory://out").staging_dir("a") as folder:
+            folders.append(folder)
+            await asyncio.Event().wait()
+
+    staging = asyncio.create_task(stage())
+    await yield_until(lambda: bool(folders))
+    staging.cancel()
+    await yield_until(began.is_set)
+    staging.cancel()
+    await asyncio.gather(staging, return_exceptions=True)
+    is_removed = not folders[0].exists()
+    released.set()
+    assert is_removed
 
 
 def test_unreachable_storage_is_named_without_path() -> None:
