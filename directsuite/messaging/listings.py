@@ -22,9 +22,9 @@ from directsuite.core.operation import Operation
 from directsuite.core.privacy import scrub_class
 from directsuite.errors import InvalidArgumentError, ResponseDecodeError
 from directsuite.messaging import operations
-from directsuite.messaging.models import GetMessageResponse, MessageDetail, RawMessage
+from directsuite.messaging.models import MessageDetail, RawMessage
 from directsuite.wire.codec import Codec
-from directsuite.wire.models import NULL_VALUES, Model, find_unnamed_lists, has_no_uid
+from directsuite.wire.models import NULL_VALUES, Model, has_no_uid
 from directsuite.wire.parsing import ArraySplitter, MismatchError
 from directsuite.wire.values import count_unreadable
 
@@ -239,9 +239,7 @@ class MessageReader:
             yield message
 
     def finish(self) -> Iterator[MessageDetail]:
-        """Yield the messages of a complete response that are not in the list `messages`.
-
-        They are in a list with a different name, or `messages` is a single object.
+        """Yield the message of a complete response whose `messages` is a single object instead of a list.
 
         Raises the service's error if the response contains one, and MismatchError if it does not report success.
         """
@@ -256,9 +254,6 @@ class MessageReader:
             yield from self._read_element(messages)
         elif not isinstance(messages, list) and messages not in NULL_VALUES:
             count_unreadable(self._place)
-        for name in find_unnamed_lists(GetMessageResponse, rest):
-            for element in rest[name]:
-                yield from self._read_element(element)
 
 
 def validate_listing(

@@ -42,7 +42,6 @@ from directsuite.wire.models import (
     OpenEnum,
     Secret,
     Uid,
-    find_unnamed_lists,
     get_model_fields,
     is_enum,
     is_model,
@@ -132,7 +131,7 @@ class Codec:
         try:
             if not self.has_user_converter:
                 reader: Any = self.converter.get_structure_hook(cls)
-                model: M = reader.read_document(value, place)
+                model: M = reader.read(value, place)
                 return model
             if place is not None and type(value) is dict:
                 value = _PlacedObject(cast("dict[str, Any]", value))
@@ -283,24 +282,11 @@ class ModelReader:
         self._user_hooks = user_hooks
         self._fields = get_model_fields(cls)
         self._keys = frozenset(field.key for field in self._fields)
-        self._has_model_lists = any(is_model(field.item) for field in self._fields)
         self.read: Callable[[Any, Place], Any] = self._generate_read_function()
 
     def __call__(self, value: Any, _: Any) -> Any:
         """Read an object, as a cattrs converter calls its hooks."""
-        return self.read_document(value, value.place if type(value) is _PlacedObject else None)
-
-    def read_document(self, value: Any, place: Place) -> Any:
-        """Read an object at a place. If it is not an element of a list, also find a list that has an unknown name."""
-        if (
-            self._has_model_lists
-            and isinstance(value, dict)
-            and type(place) is not tuple
-            and not self._keys.issuperset(cast("dict[str, Any]", value))
-        ):
-            names = find_unnamed_lists(self._cls, cast("dict[str, Any]", value))
-            value = {names.get(name, name): member for name, member in cast("dict[str, Any]", value).items()}
-        return self.read(value, place)
+        return self.read(value, value.place if type(value) is _PlacedObject else None)
 
     def find_list(self) -> tuple[str, Hook] | None:
         """Return the JSON name and the reader of the only field that is a list of models and has one JSON name."""

@@ -16,7 +16,7 @@ import itertools
 import sys
 import types
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Annotated, Any, ClassVar, Final, Self, TypeVar, cast, final, get_args, get_origin, get_type_hints
 
 import attrs
@@ -323,11 +323,6 @@ class Field:
     """Creates a new default for each model."""
 
     @property
-    def keys(self) -> tuple[str, ...]:
-        """The main JSON name, then the `Wire.aliases`."""
-        return (self.key, *self.wire.aliases)
-
-    @property
     def required(self) -> bool:
         """True if the field has no default."""
         return self.default is attrs.NOTHING
@@ -410,29 +405,3 @@ def _make_field(attribute: attrs.Attribute[Any], annotation: Any) -> Field:
 def get_wire_name(cls: type[Model], name: str) -> str:
     """Return the main JSON name of a model's field. Raise StopIteration if it has no such field in JSON."""
     return next(field.key for field in get_model_fields(cls) if field.name == name)
-
-
-def find_unnamed_lists(cls: type[Model], document: Mapping[str, Any]) -> dict[str, str]:
-    """Find a list field that a response has under an unknown name. Return {name in the response: field's JSON name}.
-
-    An array of objects matches a missing list field if, in each object, more than half of the names are field names of
-    the list's element type. Return an empty dict unless exactly one array matches exactly one field.
-    """
-    fields = get_model_fields(cls)
-    unknown = document.keys() - {name for field in fields for name in field.keys}
-    arrays = {name: document[name] for name in unknown if isinstance(document[name], list)}
-    absent = [field for field in fields if field.item is not None and document.keys().isdisjoint(field.keys)]
-    found = [
-        (name, field.key) for name, array in arrays.items() for field in absent if _is_plausible_list(field, array)
-    ]
-    return dict(found) if len(found) == 1 else {}
-
-
-def _is_plausible_list(field: Field, array: list[Any]) -> bool:
-    inner = get_model_fields(field.item) if is_model(field.item) else ()
-    names = {name for each in inner for name in each.keys}
-    objects = [element for element in array if element is not None]
-    return bool(objects) and all(
-        isinstance(element, dict) and 2 * len(names & element.keys()) > len(cast("dict[str, Any]", element))
-        for element in objects
-    )

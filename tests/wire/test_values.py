@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import json
 import math
 import re
@@ -307,38 +306,6 @@ def test_too_large_number_leaves_other_values_readable(number: bytes) -> None:
     assert read.amount is None or len(number) == 25
     assert read.detail == number.decode()
     assert CODEC.decode(ds.PaymentConfirmation, CODEC.encode(read)) == read
-
-
-MESSAGE = {"uid": 1, "subject": "a"}
-
-
-@pytest.mark.parametrize(
-    ("cls", "document", "field", "number"),
-    [
-        (types.GetPatientAddressesResponse, {"found": [{"username": "ada", "x": 1, "city": "c"}]}, "patient", 1),
-        (types.GetMessageResponse, {"items": [MESSAGE, None, MESSAGE]}, "messages", 2),
-        (types.GetMessageResponse, {"items": [MESSAGE], "warnings": [{"text": "t"}], "ids": [1]}, "messages", 1),
-        (types.GetMessageResponse, {"items": [MESSAGE], "others": [MESSAGE]}, "messages", 0),
-        (types.GetMessageResponse, {"items": [MESSAGE, {"a": 1, "b": 1, "uid": 1}]}, "messages", 0),
-        (types.GetMessageResponse, {"items": [MESSAGE], "messages": None}, "messages", 0),
-        (types.GetMessageResponse, {"items": [MESSAGE], "messages": []}, "messages", 0),
-        (types.GetMessageResponse, {"items": {"nested": [MESSAGE]}}, "messages", 0),
-        (types.GetMessageResponse, {"items": MESSAGE}, "messages", 0),
-        (types.GetMessageResponse, {"items": [1, 2]}, "messages", 0),
-        (types.GetUIDResponse, {"items": [1, 2]}, "uids", 0),
-        (ds.DocumentInfo, {"items": [{"name": "a", "isSigned": True}]}, "signatures", 1),
-        (ds.DocumentInfo, {"items": [{"name": "a", "left": 1}]}, "signatures", 0),  # or is it a form field?
-    ],
-    ids=str,
-)
-def test_absent_list_is_read_from_the_only_similar_array(
-    cls: type[ds.Model], document: dict[str, Any], field: str, number: int
-) -> None:
-    before = copy.deepcopy(document)
-    response = CODEC.structure(cls, document)
-    assert len(getattr(response, field)) == number
-    assert ("items" in response.extra) is not ("found" in document or number > 0)
-    assert document == before
 
 
 @given(st.text(st.characters(), max_size=20), st.booleans())
