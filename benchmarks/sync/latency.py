@@ -144,7 +144,7 @@ class Simulation:
             self._latencies[name in self._busy] += [now - arrived for arrived in new]
         self._polls.learn(name, RoundReport(idle_folders=self._folders or 1, changes=Counter({Kind.NEW: len(new)})))
         pause = self._polls.compute_poll_delay(name, waiting=False) * self._rng.uniform(0.9, 1.1)
-        self._schedule.finish(name, now + pause, has_backlog=False)
+        self._schedule.finish(name, now + pause)
         self._plan(pause, self._start_rounds)
         self._start_rounds()
 

@@ -222,7 +222,7 @@ class Synchronizer:
 
     async def _run_round(self, schedule: Schedule, name: str) -> None:
         result = await self._worker.run_round(name)
-        schedule.finish(name, self._clock.monotonic() + result.next_in, has_backlog=not result.next_in)
+        schedule.finish(name, self._clock.monotonic() + result.next_in)
         self._changed.set()
 
     async def _poll_requests(self, schedule: Schedule) -> None:
@@ -236,42 +236,32 @@ class Synchronizer:
 
 
 class Schedule:
-    """The mailboxes of one process, ordered by due time.
-
-    Mailboxes with a backlog, which need another round immediately, get at most half of `concurrency`.
-    """
+    """The mailboxes of one process, ordered by due time."""
 
     def __init__(self, names: Iterable[str], *, concurrency: int, now: float) -> None:
         self._newest = dict.fromkeys(names, 0)
         """The number of each mailbox's newest heap entry, because older ones are ignored; 0 while it is busy."""
-        self._with_backlog = set[str]()
         self._due_again = set[str]()
         self._entries = itertools.count(1)
         self._free = concurrency
-        self._free_for_backlogs = max(1, concurrency // 2)
-        # By whether they have a backlog: due time in monotonic seconds, number of the entry, mailbox.
-        self._heaps: dict[bool, list[tuple[float, int, str]]] = {False: [], True: []}
+        # Due time in monotonic seconds, number of the entry, mailbox.
+        self._heap = list[tuple[float, int, str]]()
         for name in self._newest:
             self._push(name, now)
 
     def start(self, now: float) -> list[str]:
         """Return the mailboxes to run now, longest due first, at most the free `concurrency`. `finish` frees it."""
         started = list[str]()
-        while (heap := self._find_next_heap()) is not None and heap[0][0] <= now:
-            name = heapq.heappop(heap)[2]
+        while (due := self.find_next_due()) is not None and due <= now:
+            name = heapq.heappop(self._heap)[2]
             self._newest[name] = 0
             self._free -= 1
-            self._free_for_backlogs -= name in self._with_backlog
             started.append(name)
         return started
 
-    def finish(self, name: str, due: float, *, has_backlog: bool) -> None:
+    def finish(self, name: str, due: float) -> None:
         """Record the end of a round. due: monotonic seconds of the next one, ignored after `reschedule_now`."""
         self._free += 1
-        self._free_for_backlogs += name in self._with_backlog
-        self._with_backlog.discard(name)
-        if has_backlog:
-            self._with_backlog.add(name)
         self._push(name, _DUE_NOW if name in self._due_again else due)
         self._due_again.discard(name)
 
@@ -284,21 +274,13 @@ class Schedule:
 
     def find_next_due(self) -> float | None:
         """Return when the next mailbox can start, in monotonic seconds; None if a round must end first."""
-        heap = self._find_next_heap()
-        return None if heap is None else heap[0][0]
-
-    def _find_next_heap(self) -> list[tuple[float, int, str]] | None:
-        heaps = [self._heaps[False]] if self._free else []
-        if self._free and self._free_for_backlogs > 0:
-            heaps.append(self._heaps[True])
-        for heap in heaps:
-            while heap and self._newest[heap[0][2]] != heap[0][1]:
-                heapq.heappop(heap)
-        return min((heap for heap in heaps if heap), key=lambda heap: heap[0][:2], default=None)
+        while self._heap and self._newest[self._heap[0][2]] != self._heap[0][1]:
+            heapq.heappop(self._heap)
+        return self._heap[0][0] if self._free and self._heap else None
 
     def _push(self, name: str, due: float) -> None:
         self._newest[name] = next(self._entries)
-        heapq.heappush(self._heaps[name in self._with_backlog], (due, self._newest[name], name))
+        heapq.heappush(self._heap, (due, self._newest[name], name))
 
 
 class PollSchedule:

@@ -18,7 +18,6 @@ class Sorted:
     name: str
     place: int
     due: float = 0.0
-    behind: bool = False
     busy: bool = False
     hastened: bool = False
 
@@ -36,26 +35,20 @@ class BesideSorted(RuleBasedStateMachine):
     def start(self, seconds: int) -> None:
         self.now += seconds
         busy = [each for each in self.all if each.busy]
-        free, for_backlogs = self.places - len(busy), max(1, self.places // 2) - sum(each.behind for each in busy)
-        started = list[str]()
-        for each in sorted((e for e in self.all if not e.busy and e.due <= self.now), key=lambda e: (e.due, e.place)):
-            if len(started) == free or (each.behind and for_backlogs <= 0):
-                continue
-            for_backlogs -= each.behind
+        free = self.places - len(busy)
+        due = sorted((e for e in self.all if not e.busy and e.due <= self.now), key=lambda e: (e.due, e.place))[:free]
+        for each in due:
             each.busy = True
-            started.append(each.name)
-        assert self.schedule.start(self.now) == started
-        free -= len(started)
-        startable = [each for each in self.all if not each.busy and free and (for_backlogs > 0 or not each.behind)]
-        later = [each.due for each in startable]
+        assert self.schedule.start(self.now) == [each.name for each in due]
+        later = [each.due for each in self.all if not each.busy and free > len(due)]
         assert self.schedule.find_next_due() == min(later, default=None)
 
     @precondition(lambda self: any(each.busy for each in self.all))
-    @rule(data=st.data(), rest=st.integers(0, 4), behind=st.booleans())
-    def end(self, data: st.DataObject, rest: int, behind: bool) -> None:
+    @rule(data=st.data(), rest=st.integers(0, 4))
+    def end(self, data: st.DataObject, rest: int) -> None:
         each = data.draw(st.sampled_from([each for each in self.all if each.busy]))
-        self.schedule.finish(each.name, self.now + rest, has_backlog=behind)
-        each.busy, each.behind = False, behind
+        self.schedule.finish(each.name, self.now + rest)
+        each.busy = False
         self.put(each, float("-inf") if each.hastened else self.now + rest)
         each.hastened = False
 
@@ -96,7 +89,7 @@ def test_the_cost_of_a_round_hardly_depends_on_waiting_mailboxes() -> None:
     compared = 0
     for _ in range(100):
         for name in started:
-            schedule.finish(name, Counted(1.0), has_backlog=False)
+            schedule.finish(name, Counted(1.0))
         started = schedule.start(0.0)
     assert len(started) == 8
     assert compared < 100 * 8 * 60
