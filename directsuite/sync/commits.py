@@ -6,15 +6,8 @@
 A row in doubt says that the sink may have received the change. After a crash, the change is sent again if the message
 still exists. If not, the sink receives what became of it, even if it never received the change.
 
-A batch that the sink rejects is halved until the rejected changes are alone. `SinkHealth.is_item_rejection` decides
-whether the cause is such a change, which is quarantined, or the sink:
-
-    since the first rejection, the sink           and before that            the cause
-    ───────────────────────────────────────────   ────────────────────────   ───────────────────────────────────────
-    accepted others                                                          the change
-    accepted none, and rejected only this one     it accepted others         the change, after 3 rounds and 60 seconds
-    accepted none, and rejected others                                       the sink
-    accepted none                                 it accepted none           the sink
+A batch that the sink rejects is halved until the rejected changes are alone. If the sink has accepted others since the
+first rejection of such a change, this is the cause, and is quarantined. Until then, it is sent again in each round.
 """
 
 from __future__ import annotations
@@ -50,9 +43,7 @@ from directsuite.sync.model import (
 from directsuite.sync.store import Store
 
 _BATCH_CHANGES = 500
-_QUARANTINE_REJECTIONS = 3
-"""Attempts with a change alone before it is quarantined; rounds if the sink accepts no other change."""
-_MIN_REJECTED_SECONDS = 60.0  # before a rejected change counts as the cause, because a sink may restart
+_QUARANTINE_REJECTIONS = 3  # attempts with a change alone before it is quarantined
 _MAX_REJECTIONS_IN_A_ROW = 5  # of changes not quarantined before; with more, the sink counts as the cause
 
 SYSTEM_ERRNOS = frozenset(
@@ -153,10 +144,6 @@ class Rejection:
     """If True, only batches with messages count as accepted, because many sinks ignore all other changes."""
     accepted: int
     """Batches that the sink accepted before the first rejection."""
-    since: float
-    """Monotonic seconds of the first rejection."""
-    rounds: int = 0
-    """Rounds in a row with a rejection."""
 
 
 @attrs.define(eq=False)
@@ -174,22 +161,10 @@ class SinkHealth:
         for change in changes if self.rejections else ():
             self.rejections.pop(change.key, None)
 
-    def record_rejected(self, change: Change, accepted: Counter[bool], now: float) -> None:
+    def record_rejected(self, change: Change, accepted: Counter[bool]) -> None:
         """Record that the sink rejected a change delivered alone. accepted: `self.accepted` before its batch."""
         has_message = change.message is not None
-        self.rejections.setdefault(change.key, Rejection(has_message, accepted[has_message], now)).rounds += 1
-
-    def is_item_rejection(self, key: Key, now: float) -> bool:
-        """Return True if a change rejected when delivered alone is the cause; False if the sink may be."""
-        if self.has_accepted_others_since(key):
-            return True
-        rejection = self.rejections[key]
-        return (
-            self.accepted[rejection.has_message] > 0
-            and all(other == key or self.has_accepted_others_since(other) for other in self.rejections)
-            and rejection.rounds >= _QUARANTINE_REJECTIONS
-            and now - rejection.since >= _MIN_REJECTED_SECONDS
-        )
+        self.rejections.setdefault(change.key, Rejection(has_message, accepted[has_message]))
 
     def has_accepted_others_since(self, key: Key) -> bool:
         """Return True if the sink rejected this change, delivered alone, and accepted others since."""
@@ -298,7 +273,7 @@ class Commits:
                 (step,) = part
                 rejected.append((step, error))
                 if not step.row.attempts:
-                    self.health.record_rejected(step.change, accepted, self.clock.monotonic())
+                    self.health.record_rejected(step.change, accepted)
                     self._rejections_in_a_row += 1
                 if self._rejections_in_a_row > self._max_rejections_in_a_row:
                     raise error
@@ -309,7 +284,7 @@ class Commits:
         accepted, quarantine = list[ChangeStep](), ChangeSet()
         for step, error in rejected:
             change = step.change
-            if not step.row.attempts and not self.health.is_item_rejection(change.key, self.clock.monotonic()):
+            if not step.row.attempts and not self.health.has_accepted_others_since(change.key):
                 self.undecided[change.key.folder] = UndecidedRejectionError(error.explanation)
                 self.undecided[change.key.folder].__cause__ = error.__cause__
             elif not step.row.attempts and await self._find_rejection([step], times=_QUARANTINE_REJECTIONS - 1) is None:
@@ -319,8 +294,7 @@ class Commits:
                 quarantine.rows.append(row)
                 quarantine.problems[row.key] = _describe_problem(error)
                 self.report.quarantined += not step.row.attempts
-                if self.health.has_accepted_others_since(change.key):
-                    del self.health.rejections[change.key]
+                self.health.rejections.pop(change.key, None)
         if quarantine.rows:
             await self.write(quarantine)
         return accepted

@@ -387,8 +387,6 @@ class FolderFetch:
         if row.uid in fetched.messages:
             await self._commit([row.uid], fetched.messages)
             return
-        key = self._commits.make_key(self._state.name, row)
-        self._commits.health.rejections.pop(key, None)  # otherwise every round would retry it
         await self._commits.write(ChangeSet(rows=[decide.with_failed_attempt(row, self._commits.now_ms())]))
 
     async def _commit(self, uids: Sequence[int], messages: Mapping[int | None, tuple[MessageDetail, bytes]]) -> int:

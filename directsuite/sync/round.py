@@ -247,8 +247,7 @@ class MailboxRounds:
             state = self._folders.get(name)
             if row.state not in QUARANTINED_STATES or state is None or state.certainty is not Certainty.COMPLETE:
                 continue
-            is_decidable = self._commits.health.has_accepted_others_since(self._commits.make_key(name, row))
-            is_due = is_decidable or decide.is_retry_due(row, now_ms)
+            is_due = decide.is_retry_due(row, now_ms)
             if is_due and name not in failed and row.uid_validity == state.folder.uid_validity:
                 due.append((state, row))
         self._report.has_more = len(due) > _MAX_RETRIES_PER_ROUND
