@@ -101,7 +101,7 @@ from directsuite.errors import (
 )
 from directsuite.wire.codec import Codec
 from directsuite.wire.models import Model, Secret, get_wire_name, has_no_uid
-from directsuite.wire.parsing import BYTE_ORDER_MARK, MismatchError, parse
+from directsuite.wire.parsing import MismatchError, parse
 from directsuite.wire.values import Report, count_unreadable, decode_base64
 
 R = TypeVar("R")
@@ -323,10 +323,9 @@ def _decode_body(operation: Operation[R], response: BufferedResponse, document: 
     if response.status < 200:
         raise MismatchError("a response with a final status")
     if operation.response is bytes:
-        text = response.body.removeprefix(BYTE_ORDER_MARK)
-        if not text:
+        if not response.body:
             raise MismatchError("base64 text")
-        return cast("R", decode_base64(text))
+        return cast("R", decode_base64(response.body))
     if document is None:
         raise MismatchError("JSON")
     if not operation.fault_format.is_success(document):

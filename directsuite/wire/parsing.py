@@ -19,7 +19,7 @@ import pybase64
 
 _VALUE_DECODER = msgspec.json.Decoder()
 _DECODE_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 """Bytes that some servers send before the text (RFC 8259, 8.1)."""
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _NON_BYTE_SURROGATE = re.compile("[\ud800-\udc7f\udd00-\udfff]")
@@ -78,7 +78,7 @@ def parse(document: bytes | bytearray | memoryview) -> Any:
     digits.
     """
     if isinstance(document, bytes):
-        document = document.removeprefix(BYTE_ORDER_MARK)
+        document = document.removeprefix(_BYTE_ORDER_MARK)
     try:
         return _VALUE_DECODER.decode(document)
     except _DECODE_ERRORS:

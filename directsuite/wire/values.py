@@ -45,7 +45,7 @@ import msgspec
 import pybase64
 
 from directsuite.wire.models import MAX_UID, NULL_VALUES, OpenEnum, Uid
-from directsuite.wire.parsing import BYTE_ORDER_MARK, BrokenText, MismatchError
+from directsuite.wire.parsing import BrokenText, MismatchError
 
 PAIR_MEMBERS = frozenset({"key", "value"})
 """The member names of an object that is one entry of a mapping."""
@@ -393,24 +393,17 @@ def to_milliseconds(moment: datetime) -> int:
 class Base64Decoder:
     """Decodes base64 text in pieces that may end anywhere. Raises MismatchError if it is not base64.
 
-    Text with far more white space than base64 needs is also rejected. A byte order mark before the text is ignored.
+    Text with far more white space than base64 needs is also rejected.
     """
 
     def __init__(self) -> None:
         self._rest = b""
-        self._is_at_start = True
         self._has_ended = False
         self._blanks_left = _BASE_BLANK_CHARS
 
     def feed(self, piece: bytes | memoryview) -> bytes:
         """Return the bytes of all complete groups. Up to three characters are retained."""
         text = self._rest + piece if self._rest else piece
-        if self._is_at_start:
-            if len(text) < 3 and BYTE_ORDER_MARK.startswith(text):
-                self._rest = bytes(text)
-                return b""
-            self._is_at_start = False
-            text = text[3:] if text[:3] == BYTE_ORDER_MARK else text
         complete_size = len(text) - len(text) % 4
         try:  # without a copy; fails if there are line breaks
             content = pybase64.b64decode(memoryview(text)[:complete_size], validate=True)

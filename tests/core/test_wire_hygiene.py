@@ -172,19 +172,6 @@ async def test_encoding_that_says_nothing_and_another_content_type_are_accepted(
         assert await api.GET_MESSAGE_COUNT(suite) == 7
 
 
-async def test_byte_order_mark_before_a_document_is_left_out(server: ScriptedServer, suite: ds.DirectSuite) -> None:
-    server.default_responder = responses.respond(b"\xef\xbb\xbfUERG")
-    file = io.BytesIO()
-    await suite.signing.download("doc", file)
-    assert (await suite.signing.get_doc("doc"), file.getvalue()) == (b"PDF", b"PDF")
-
-
-async def test_byte_order_mark_alone_is_not_a_document(server: ScriptedServer, suite: ds.DirectSuite) -> None:
-    server.default_responder = responses.respond(b"\xef\xbb\xbf")
-    for call in (suite.signing.get_doc("doc"), suite.signing.download("doc", io.BytesIO())):
-        assert type(await catch_error(call)) is ds.ResponseDecodeError
-
-
 async def test_error_status_counts_more_than_the_encoding(server: ScriptedServer, suite: ds.DirectSuite) -> None:
     server.default_responder = responses.respond(b"compressed", 429, Content_Encoding="x-gzip")
     assert type(await catch_error(api.GET_MESSAGE_COUNT(suite))) is ds.RateLimitedError

@@ -61,21 +61,6 @@ def test_encoded_pieces_are_the_encoded_content(content: bytes, cuts: list[int])
         assert asyncio.run(encode()) == standard.b64encode(content)
 
 
-@given(st.binary(max_size=20), st.lists(st.integers(min_value=0)))
-def test_byte_order_mark_before_a_stream_is_removed(content: bytes, cuts: list[int]) -> None:
-    pieces = split_at(b"\xef\xbb\xbf" + standard.b64encode(content), cuts)
-    assert _decoded(pieces) == _decoded([memoryview(piece) for piece in pieces]) == content
-
-
-@pytest.mark.parametrize(
-    "text", [b"\xef", b"\xef\xbb", b"\xef\xbbQQ==", b"QUJD\xef\xbb\xbfQUJD", b"\xef\xbb\xbf\xef\xbb\xbfQQ=="]
-)
-@given(st.lists(st.integers(min_value=0)))
-def test_a_byte_order_mark_elsewhere_is_rejected(text: bytes, cuts: list[int]) -> None:
-    with pytest.raises(MismatchError):
-        _decoded(split_at(text, cuts))
-
-
 @given(st.binary(max_size=300), st.lists(st.integers(min_value=0)), st.sampled_from([b"\r\n", b"\n", b" \t\r\n"]))
 def test_decoded_pieces_are_the_content(content: bytes, cuts: list[int], end: bytes) -> None:
     text = standard.b64encode(content)
@@ -95,7 +80,7 @@ def test_garbage_is_rejected_whole_and_cut_anywhere(text: bytes) -> None:
 @given(st.binary(max_size=12), st.lists(st.integers(min_value=0)))
 def test_pieces_are_accepted_if_the_complete_text_is(text: bytes, cuts: list[int]) -> None:
     try:
-        whole: bytes | None = decode_base64(text.removeprefix(b"\xef\xbb\xbf"))
+        whole: bytes | None = decode_base64(text)
     except MismatchError:
         whole = None
     try:
