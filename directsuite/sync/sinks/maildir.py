@@ -3,11 +3,10 @@
     folder/nurse@direct.example.org/            INBOX of the mailbox
         tmp/ ──► fsync ──► new/ ──► cur/        up to 16 files a step; the mail program does the last one
         .Sent/tmp/ new/ cur/ maildirfolder      INBOX.Sent (Maildir++)
-        directsuite-gone/                       empty files: the flags of deleted messages, for 30 days
 
 A file name consists of a time, a hash of the message's key and a hash of its digest, so a change that is delivered
 again finds its file. A read message is written to cur/ with the flag S, any other to new/. Files are not rewritten.
-Flags set by a mail program survive a move, and a deletion that is undone.
+Flags set by a mail program survive a move.
 
 Directory names follow Maildir++, in modified UTF-7 (RFC 3501, 5.1.3), and differ for different folders:
 
@@ -27,7 +26,6 @@ import os
 import re
 import secrets
 import threading
-import time
 from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
@@ -48,8 +46,6 @@ _NAME = re.compile(
 _TEMPORARY = re.compile(r"\d+\.[0-9a-f]{32}-[0-9a-f]{16}\.eml\.[0-9a-f]{16}")
 _MAX_CACHED_KEYS = 250_000  # of all Maildirs together
 _MAX_TIMESTAMP = 253_402_300_799  # the last second of the year 9999
-_DELETED_FLAGS_DIR = "directsuite-gone"
-_DELETED_FLAGS_SECONDS = 30 * 86_400
 _READ_FLAG_SUFFIX = f"{'!' if os.name == 'nt' else ':'}2,S"
 _MAX_UNSYNCED_FILES = 16  # open files of each delivery; macOS allows 256 for a process
 _MAX_SCANS = 3  # a mail program may rename files during a scan
@@ -156,7 +152,6 @@ class _Maildir:
     def begin(self, keys: set[str], *, needs_scan: bool) -> None:
         self._keys = keys
         self._files: dict[tuple[str, str], Path] = {}
-        self._has_saved_flags = False
         for directory in (self.path.parent, self.path, *(self.path / each for each in ("tmp", "new", "cur"))):
             with contextlib.suppress(FileExistsError):
                 directory.mkdir(0o700)
@@ -195,33 +190,9 @@ class _Maildir:
     def forget(self, path: Path) -> None:
         self._files = {identifier: each for identifier, each in self._files.items() if each != path}
 
-    def save_flags(self, path: Path) -> None:
-        found = _NAME.fullmatch(path.name)
-        if path.parent.name != "cur" or found is None:
-            return
-        saved = self.path / _DELETED_FLAGS_DIR
-        saved.mkdir(0o700, exist_ok=True)
-        name = f"{found['key']}-{found['digest']}{found['marks'] or ''}"
-        os.close(os.open(saved / name, os.O_WRONLY | os.O_CREAT, 0o600))
-        self._has_saved_flags = True
-
-    def find_saved_flags(self, key: str, digest: str | None) -> Path | None:
-        saved, start = self.path / _DELETED_FLAGS_DIR, f"{key}-{digest}"
-        with contextlib.suppress(FileNotFoundError):
-            return next((saved / name for name in _list_names(saved) if name.startswith(start)), None)
-        return None
-
-    def _remove_old_flags(self) -> None:
-        before = time.time() - _DELETED_FLAGS_SECONDS
-        with os.scandir(self.path / _DELETED_FLAGS_DIR) as entries:
-            for path in [entry.path for entry in entries if entry.stat().st_mtime < before]:
-                Path(path).unlink(missing_ok=True)
-
     def sync(self) -> None:
         for directory in (self.path / "new", self.path / "cur", self.path, self.path.parent):
             sync_folder(directory)
-        if self._has_saved_flags:
-            self._remove_old_flags()
         self._change_stamps = self._read_change_stamps()
         self._keys, self._files = set[str](), {}  # the cache retains this object
 
@@ -294,7 +265,6 @@ class _Delivery:
         path = here.find(_hash_key(change.key), digest)
         if change.kind is Kind.GONE:
             if path is not None and not self._keep_gone:
-                here.save_flags(path)
                 self._remove(here, path)
             return
         if change.previous is not None and change.previous != change.key:
@@ -312,16 +282,10 @@ class _Delivery:
 
     def _write(self, change: Change, message: MessageDetail, here: _Maildir, digest: str | None) -> None:
         name = f"{_read_timestamp(message)}.{_hash_key(change.key)}-{digest or _shorten_digest('')}.eml"
-        flags = _READ_FLAG_SUFFIX if change.is_read else None
-        before = change.previous or change.key
-        if change.kind is Kind.NEW:
-            saved = None
-        elif saved := self._get_maildir(before).find_saved_flags(_hash_key(before), digest):
-            flags = saved.name.removeprefix(f"{_hash_key(before)}-{digest}")
         if len(self._unsynced) >= _MAX_UNSYNCED_FILES:
             self._finish_files()
         temporary = here.path / "tmp" / f"{name}.{secrets.token_hex(8)}"
-        path = here.path / "new" / name if flags is None else here.path / "cur" / f"{name}{flags}"
+        path = here.path / "cur" / f"{name}{_READ_FLAG_SUFFIX}" if change.is_read else here.path / "new" / name
         file = create_file(temporary)
         self._unsynced.append((file, temporary, path))
         file.writelines(iter_eml(message))
@@ -330,9 +294,6 @@ class _Delivery:
             received = _read_timestamp(message)
             os.utime(temporary, (received, received))  # mail programs sort by mtime
         here.add(path)
-        if saved is not None:
-            self._finish_files()
-            saved.unlink(missing_ok=True)
 
     def _rename(self, there: _Maildir, before: Path, here: _Maildir, key: Key) -> Path:
         found = _NAME.fullmatch(before.name)

@@ -13,7 +13,7 @@ import attrs
 import pytest
 
 import directsuite as ds
-from directsuite.sync.model import Change, Key, Kind
+from directsuite.sync.model import Change, Kind
 from directsuite.sync.sinks import maildir
 from directsuite.sync.sinks.eml import iter_eml
 from directsuite.sync.sinks.maildir import MaildirSink
@@ -100,50 +100,9 @@ async def test_a_delivery_again_leaves_the_flags_of_a_mail_program(tmp_path: Pat
     assert find_only_file(tmp_path).name.endswith(":2,")
 
 
-@pytest.mark.exhaustive
-@pytest.mark.parametrize("where", [A, SENT])
-@pytest.mark.parametrize("is_read", [None, False, True])
-async def test_a_restored_message_keeps_its_flags(tmp_path: Path, where: Key, is_read: bool | None) -> None:
-    await MaildirSink(tmp_path)([make_new(A)])
-    path = find_only_file(tmp_path)
-    path.rename(path.parent.parent / "cur" / f"{path.name}:2,FRS")
-    for _ in range(2):
-        await MaildirSink(tmp_path)([make_gone(A)])
-        assert read_files(tmp_path) == {}
-    for _ in range(2):
-        await MaildirSink(tmp_path)([attrs.evolve(make_restored(A, where), is_read=is_read)])
-        (path,) = list_files(tmp_path)
-        assert (path.parent.name, path.name[-10:]) == ("cur", ".eml:2,FRS")
-    assert read_contents(tmp_path) == compose(1)
-    assert _saved_flags(tmp_path) == []
-
-
-def _saved_flags(root: Path) -> list[Path]:
-    return list(root.rglob("directsuite-gone/*"))
-
-
 async def test_an_unread_message_is_restored_as_new(tmp_path: Path) -> None:
     await MaildirSink(tmp_path)([make_new(A), make_gone(A), make_restored(A, A)])
     assert find_only_file(tmp_path).parent.name == "new"
-
-
-async def test_a_new_message_under_an_old_key_has_no_old_flags(tmp_path: Path) -> None:
-    sink = MaildirSink(tmp_path)
-    await sink([attrs.evolve(make_new(A), is_read=True), make_gone(A), make_new(A, 2)])
-    (path,) = list_files(tmp_path)
-    assert path.parent.name == "new"
-
-
-async def test_flags_of_deleted_messages_are_removed_after_30_days(tmp_path: Path) -> None:
-    sink = MaildirSink(tmp_path)
-    changes = [attrs.evolve(make_new(A), is_read=True), attrs.evolve(make_new(B, 2), is_read=True)]
-    await sink([*changes, make_gone(A)])
-    (record,) = _saved_flags(tmp_path)
-    assert (record.stat().st_size, record.stat().st_mode & 0o777) == (0, 0o600)
-    os.utime(record, (0, 0))
-    await sink([make_gone(B, 2)])
-    assert len(_saved_flags(tmp_path)) == 1
-    assert not record.exists()
 
 
 @pytest.fixture
