@@ -11,6 +11,7 @@ import faulthandler
 import functools
 import gc
 import os
+import shutil
 import signal
 import ssl
 import subprocess
@@ -68,15 +69,24 @@ def pytest_configure(config: pytest.Config) -> None:
     for name in [each for each in os.environ if each.startswith("DIRECTSUITE_")]:
         del os.environ[name]
     os.environ["XDG_CONFIG_HOME"] = os.devnull
+    if "not slow" in config.option.markexpr:
+        _keep_files_in_memory()
     # An example's wall-clock time says how busy the machine is, not whether the code is right.
     settings.register_profile("fast", deadline=None, max_examples=25)
     settings.register_profile("thorough", deadline=None, max_examples=100)
     settings.load_profile("fast" if "not wide" in config.option.markexpr else "thorough")
 
 
+def _keep_files_in_memory() -> None:
+    """Let `tmp_path` be in memory, if there is room. Otherwise much of the time is spent waiting for the disk."""
+    folder = Path("/dev/shm")
+    if os.access(folder, os.W_OK) and shutil.disk_usage(folder).free > 2**30:
+        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(folder))
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int | None:
-    """One process more than there are cores: a fifth of the time is spent waiting for the disk."""
+    """One process more than there are cores, because tests also wait for threads and other processes."""
     if "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ:
         return None
     cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
