@@ -142,21 +142,25 @@ class _FieldDocs(dict[str, str | None]):
         self._model = model
 
     def __getitem__(self, name: str) -> str | None:
+        return self._docs.get(name)
+
+    @functools.cached_property
+    def _docs(self) -> dict[str, str]:
         import ast  # only `help()` needs them
         import inspect
 
         try:
             statements = list(ast.walk(ast.parse(inspect.getsource(self._model))))
         except OSError:  # the source is not installed
-            return None
+            return {}
+        docs: dict[str, str] = {}
         for field, following in itertools.pairwise(statements):  # in the order of the class's body
             match field, following:
-                case ast.AnnAssign(target=ast.Name(id=found)), ast.Expr(value=ast.Constant(value=str(text))):
-                    if found == name:
-                        return inspect.cleandoc(text)
+                case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
+                    docs[name] = inspect.cleandoc(text)
                 case _:
                     pass
-        return None
+        return docs
 
 
 def summarize(model: Model) -> str:
