@@ -67,12 +67,11 @@ async def test_documents_are_signed_from_storage_to_storage(url: str, jobs: JobF
         assert entry.state is DocumentState.DONE
 
 
-@pytest.mark.exhaustive
-@pytest.mark.parametrize("pattern", ["*.pdf", "*.PDF"])
-async def test_suffix_in_capital_letters_is_accepted(pattern: str, url: str) -> None:
+async def test_suffix_in_capital_letters_is_accepted(url: str) -> None:
     names = ["SCAN.PDF", "b/scan.Pdf", "c.pdf"]
     put(f"{url}/in", [*names, "d.txt"])
-    assert sorted([pdf.name async for pdf in StorageFolder(f"{url}/in", pattern)]) == names
+    for pattern in ("*.pdf", "*.PDF"):
+        assert sorted([pdf.name async for pdf in StorageFolder(f"{url}/in", pattern)]) == names
 
 
 def replace_put(target: Any, put: Callable[[str, str], None], patch: pytest.MonkeyPatch) -> None:
@@ -180,11 +179,11 @@ async def test_only_names_outside_or_of_folders_fail(url: str, jobs: JobFactory)
     assert there(f"{url}/out") == {"a.pdf/b.pdf": PDF_CONTENT, "e.pdf": PDF_CONTENT + SIGNATURE_BYTES}
 
 
-@pytest.mark.parametrize("name", ["x" * 300 + ".pdf", "\ud800.pdf"], ids=["long", "no text"])
-async def test_only_document_with_invalid_storage_name_fails(name: str, jobs: JobFactory, tmp_path: Path) -> None:
-    progress = await jobs.run(name, "b.pdf", target=StorageTarget(f"file://{tmp_path}/out"))
-    assert (progress.done, progress.failed) == (1, 1)
-    assert "the target does not allow a file of this name" in (await jobs.list_problems())[0]
+async def test_only_documents_with_invalid_storage_names_fail(jobs: JobFactory, tmp_path: Path) -> None:
+    names = ["x" * 300 + ".pdf", "\ud800.pdf"]
+    progress = await jobs.run(*names, "b.pdf", target=StorageTarget(f"file://{tmp_path}/out"))
+    assert (progress.done, progress.failed) == (1, len(names))
+    assert all("the target does not allow a file of this name" in each for each in await jobs.list_problems())
 
 
 async def test_storage_outage_fails_no_document(url: str, jobs: JobFactory, monkeypatch: pytest.MonkeyPatch) -> None:
