@@ -9,6 +9,7 @@ from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import attrs
 import pytest
@@ -20,6 +21,7 @@ from tests.jobs.delivery.trackers import DELIVERED_RECIPIENT, SLOW_RECIPIENT, Tr
 
 LETTER = ds.Message(subject="Referral", recipients=[ds.Recipient(DELIVERED_RECIPIENT), ds.Recipient(SLOW_RECIPIENT)])
 KEY = "Jane Doe's referral"
+FULL = DeliveryJournalError("the disk is full")
 
 
 async def sends(scene: TrackerFactory) -> int:
@@ -76,12 +78,9 @@ async def test_first_attempt_does_not_search_even_after_invalid_arguments(
 
 
 async def test_message_sent_before_crash_is_found(trackers: TrackerFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def dies(*_: Any, **__: Any) -> None:
-        raise asyncio.CancelledError
-
     for method in ("add", "end_send"):
         with monkeypatch.context() as patched:
-            patched.setattr(DeliveryJournal, method, dies)
+            patched.setattr(DeliveryJournal, method, mock.AsyncMock(side_effect=asyncio.CancelledError))
             async with trackers.open_tracker() as tracker:
                 with pytest.raises(asyncio.CancelledError):
                     await tracker.send(LETTER, key=KEY)
@@ -135,28 +134,23 @@ async def test_concurrent_sends_send_once(tracker: DeliveryTracker, trackers: Tr
 async def test_nothing_is_sent_if_journal_is_unwritable(
     tracker: DeliveryTracker, trackers: TrackerFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def full(*_: Any, **__: Any) -> None:
-        raise DeliveryJournalError("the disk is full")
-
-    monkeypatch.setattr(DeliveryJournal, "begin_send", full)
+    monkeypatch.setattr(DeliveryJournal, "begin_send", mock.AsyncMock(side_effect=FULL))
     with pytest.raises(DeliveryJournalError, match="full"):
         await tracker.send(LETTER, key=KEY)
     assert trackers.clinic.request_counts.total() == 0
 
 
-@pytest.mark.parametrize("smtp_id", ["", "<>", "<a\nb@x>", f"<{'a' * 1_000}@x>", "\ud800", "\x00"])
 async def test_message_without_an_id_that_can_be_requested_is_sent_once_and_not_followed(
-    tracker: DeliveryTracker, trackers: TrackerFactory, monkeypatch: pytest.MonkeyPatch, smtp_id: str
+    tracker: DeliveryTracker, trackers: TrackerFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def odd(*_: Any, **__: Any) -> ds.SendMessageResponse:
-        return ds.SendMessageResponse(success=True, code=0, smtp_id=smtp_id)
-
-    monkeypatch.setattr(ds.Mailbox, "send_once", odd)
-    assert (await tracker.send(LETTER, key=KEY)).smtp_id == smtp_id
-    monkeypatch.undo()
-    again = await tracker.send(LETTER, key=KEY)
-    assert again.success
-    assert bool(again.smtp_id) == bool(smtp_id)
+    for number, smtp_id in enumerate(["", "<>", "<a\nb@x>", f"<{'a' * 1_000}@x>", "\ud800", "\x00"]):
+        odd = ds.SendMessageResponse(success=True, code=0, smtp_id=smtp_id)
+        with monkeypatch.context() as patched:
+            patched.setattr(ds.Mailbox, "send_once", mock.AsyncMock(return_value=odd))
+            assert (await tracker.send(LETTER, key=f"{KEY} {number}")).smtp_id == smtp_id
+        again = await tracker.send(LETTER, key=f"{KEY} {number}")
+        assert again.success
+        assert bool(again.smtp_id) == bool(smtp_id)
     assert await tracker.followed() == []
     assert trackers.clinic.request_counts.total() == 0
 
@@ -165,11 +159,8 @@ async def test_message_without_an_id_that_can_be_requested_is_sent_once_and_not_
 async def test_full_disk_after_send_still_reports_message_as_sent(
     tracker: DeliveryTracker, trackers: TrackerFactory, monkeypatch: pytest.MonkeyPatch, method: str
 ) -> None:
-    async def full(*_: Any, **__: Any) -> None:
-        raise DeliveryJournalError("the disk is full")
-
     with monkeypatch.context() as patched:
-        patched.setattr(DeliveryJournal, method, full)
+        patched.setattr(DeliveryJournal, method, mock.AsyncMock(side_effect=FULL))
         with pytest.raises(ds.OutcomeUnknownError) as caught:
             await tracker.send(LETTER, key=KEY)
     assert caught.value.happened
@@ -180,25 +171,16 @@ async def test_full_disk_after_send_still_reports_message_as_sent(
     assert await sends(trackers) == 1
 
 
-class SilentFile(io.RawIOBase):
+class SilentFile(io.BytesIO):
+    """A file that returns nothing until it is released."""
+
     def __init__(self) -> None:
+        super().__init__(bytes(20))
         self.is_released = threading.Event()
 
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return 0
-
-    def seek(self, offset: int, whence: int = 0) -> int:
-        return 20 if whence == io.SEEK_END else offset
-
-    def readinto(self, buffer: Any) -> int:
+    def read(self, size: int | None = -1, /) -> bytes:
         self.is_released.wait()
-        return 0
+        return super().read(size)
 
 
 async def test_timeout_covers_reading_attachments(tracker: DeliveryTracker) -> None:

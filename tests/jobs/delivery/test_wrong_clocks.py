@@ -54,7 +54,8 @@ async def test_message_is_polled_until_it_is_given_up(
     assert sum(trackers.clinic.time.sleeps) == pytest.approx(seconds, abs=1)
 
 
-@pytest.mark.parametrize("ahead", [HOUR, 2 * YEAR])
+@pytest.mark.exhaustive(limit=1)
+@pytest.mark.parametrize("ahead", [2 * YEAR, HOUR])
 async def test_message_added_by_fast_clock_ages_from_next_start(trackers: TrackerFactory, ahead: float) -> None:
     box = waiting(trackers)
     trackers.clock_error = ahead
@@ -70,7 +71,8 @@ async def test_message_added_by_fast_clock_ages_from_next_start(trackers: Tracke
     assert sum(trackers.clinic.time.sleeps) == pytest.approx(300, abs=1)
 
 
-@pytest.mark.parametrize("ahead", [HOUR, 2 * YEAR])
+@pytest.mark.exhaustive(limit=1)
+@pytest.mark.parametrize("ahead", [2 * YEAR, HOUR])
 async def test_message_added_by_fast_clock_is_forgotten_in_time(trackers: TrackerFactory, ahead: float) -> None:
     trackers.clock_error = ahead
     async with trackers.open_tracker() as tracker:
@@ -140,7 +142,8 @@ async def send_repeatedly(trackers: TrackerFactory, *clock_errors: float) -> Seq
     return box.since
 
 
-@pytest.mark.parametrize("ahead", [HOUR, 2 * YEAR])
+@pytest.mark.exhaustive(limit=1)
+@pytest.mark.parametrize("ahead", [2 * YEAR, HOUR])
 async def test_send_started_by_fast_clock_is_searched_everywhere(trackers: TrackerFactory, ahead: float) -> None:
     first, second, third = await send_repeatedly(trackers, ahead, 0.0, 0.0)
     assert first is None
@@ -148,7 +151,8 @@ async def test_send_started_by_fast_clock_is_searched_everywhere(trackers: Track
     assert third == datetime(1970, 1, 1, tzinfo=UTC)
 
 
-@pytest.mark.parametrize("behind", [HOUR, 2 * YEAR])
+@pytest.mark.exhaustive(limit=1)
+@pytest.mark.parametrize("behind", [2 * YEAR, HOUR])
 async def test_send_started_by_slow_clock_is_searched_from_its_start(trackers: TrackerFactory, behind: float) -> None:
     began = datetime.fromtimestamp(trackers.now() - behind, UTC)
     assert await send_repeatedly(trackers, -behind, 0.0, 0.0) == [None, began, began]
