@@ -303,18 +303,6 @@ def test_every_span_ends_once_whatever_was_reported_in_whatever_order(events: li
     assert complaints == []
 
 
-async def test_retried_call_of_a_suite_is_traced(scenario: Scenario, telemetry: Kept) -> None:
-    scenario.suite.add_listener(telemetry.listener)
-    scenario.sandbox.inject_fault("GetMessageCount", "status", status=500)
-    with telemetry.tracing.get_tracer("program").start_as_current_span("visit"):
-        await scenario.box.get_message_count()
-    first, second, call, visit = telemetry.spans
-    assert (parent(first), parent(second), parent(call)) == (number(call), number(call), number(visit))
-    assert [span.status.status_code for span in telemetry.spans] == [ERROR, UNSET, UNSET, UNSET]
-    assert attributes(second)["http.request.resend_count"] == 1
-    assert telemetry.values("directsuite.retries")[0][1] == 1
-
-
 async def test_listener_of_two_suites_keeps_their_calls_apart(scenario: Scenario, telemetry: Kept) -> None:
     async with ds.DirectSuite(
         make_settings(scenario.sandbox), clock=scenario.clock, listeners=[telemetry.listener]

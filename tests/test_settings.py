@@ -111,11 +111,6 @@ def test_other_urls_are_rejected_without_being_shown(service: str, url: str, rea
     assert "Zaphod" not in str(caught.value)
 
 
-def test_http_elsewhere_is_taken_when_requested() -> None:
-    settings = ds.Settings(signing_url="http://signing.example.test", allow_insecure_http=True)
-    assert settings.signing_url == "http://signing.example.test"
-
-
 COUNTS = ["max_connections", "burst", "max_response_bytes"]
 LIMITS = ["timeout", "attempt_timeout", "requests_per_second", "session_margin", *COUNTS]
 

@@ -42,10 +42,6 @@ UNKNOWN, NOT_SENT, REJECTED, FAILED = Outcome.UNKNOWN, Outcome.NOT_SENT, Outcome
 _URL = "https://api.example.test/session"
 _KEY: Any = mock.Mock(host="api.example.test", port=443, ssl=True)
 _REQUEST: Any = mock.Mock(real_url=_URL)
-_NO_CONNECTION = "no connection to the messaging service"
-_CLOSED = "the connection closed before the request was sent"
-_BROKEN = "the response is incomplete or not valid HTTP"
-_LOST = "the connection was lost before a response was received"
 
 
 def _make_tls_error(reason: str) -> ssl.SSLError:
@@ -64,116 +60,73 @@ def _make_connect_error(number: int) -> aiohttp.ClientConnectorError:
     return aiohttp.ClientConnectorError(_KEY, OSError(number, os.strerror(number)))
 
 
-CONNECT: list[tuple[Exception, bool, str]] = [
-    (
-        aiohttp.ClientConnectorError(_KEY, ConnectionRefusedError(111, _URL)),
-        True,
-        f"{_NO_CONNECTION} (Connection refused)",
-    ),
-    (
-        aiohttp.ClientConnectorSSLError(_KEY, ssl.SSLError(1, _URL)),
-        False,
-        f"{_NO_CONNECTION} (the TLS handshake failed)",
-    ),
-    (
-        aiohttp.ClientConnectorSSLError(_KEY, _make_tls_error("TLSV1_ALERT_PROTOCOL_VERSION")),
-        False,
-        f"{_NO_CONNECTION} (the server supports none of the TLS versions that this machine permits)",
-    ),
-    (
-        aiohttp.ClientConnectorCertificateError(_KEY, _make_certificate_error(66)),
-        False,
-        f"{_NO_CONNECTION} (the server's certificate is not accepted, code 66)",
-    ),
-    (
-        aiohttp.ClientConnectorDNSError(_KEY, OSError(socket.EAI_AGAIN, _URL)),
-        False,
-        f"{_NO_CONNECTION} (no name server responded)",
-    ),
-    (aiohttp.ConnectionTimeoutError(), True, f"{_NO_CONNECTION} (ConnectionTimeoutError)"),
-    (
-        aiohttp.ServerFingerprintMismatch(b"", b"", "api.example.test", 443),
-        True,
-        f"{_NO_CONNECTION} (ServerFingerprintMismatch)",
-    ),
-    (
-        aiohttp.ClientHttpProxyError(_REQUEST, (), status=407),
-        True,
-        f"{_NO_CONNECTION} (the proxy rejected the connection, HTTP 407)",
-    ),
-    (aiohttp.InvalidURL(_URL), True, f"{_NO_CONNECTION} (the proxy's URL is not valid)"),
-    (UnicodeError(_URL), False, f"{_NO_CONNECTION} (UnicodeError)"),
-    (aiohttp.ClientPayloadError(), False, f"{_CLOSED} (ClientPayloadError)"),
-    (ConnectionDroppedError(ConnectionResetError(104, _URL)), False, f"{_CLOSED} (ConnectionResetError, errno 104)"),
-]
-RESPONSE: list[tuple[Exception, type[DirectSuiteError], str]] = [
-    (aiohttp.ClientPayloadError(_URL), ds.ResponseDecodeError, f"{_BROKEN} (ClientPayloadError)"),
-    (aiohttp.ClientResponseError(_REQUEST, ()), ds.ResponseDecodeError, f"{_BROKEN} (ClientResponseError)"),
-    (
-        ConnectionDroppedError(aiohttp.ServerDisconnectedError()),
-        ds.ConnectionLostError,
-        f"{_LOST} (ServerDisconnectedError)",
-    ),
-    (OSError(32, _URL), ds.ConnectionLostError, f"{_LOST} (BrokenPipeError, errno 32)"),
-]
-EXCEPTIONS = [
-    *((error, started, ds.ConnectFailedError, NOT_SENT, words) for error, started, words in CONNECT),
-    *((error, True, kind, UNKNOWN, words) for error, kind, words in RESPONSE),
+_NO_CONNECTION = "no connection to the messaging service"
+_CLOSED = "the connection closed before the request was sent"
+_BROKEN = "the response is incomplete or not valid HTTP"
+_LOST = "the connection was lost before a response was received"
+ERRORS: dict[str, tuple[type[DirectSuiteError], Outcome]] = {
+    _NO_CONNECTION: (ds.ConnectFailedError, NOT_SENT),
+    _CLOSED: (ds.ConnectFailedError, NOT_SENT),
+    _BROKEN: (ds.ResponseDecodeError, UNKNOWN),
+    _LOST: (ds.ConnectionLostError, UNKNOWN),
+}
+_DNS, _TLS = aiohttp.ClientConnectorDNSError, aiohttp.ClientConnectorSSLError
+_BAD_CERTIFICATE = aiohttp.ClientConnectorCertificateError(_KEY, _make_certificate_error(66))
+_OTHER_CERTIFICATE = aiohttp.ServerFingerprintMismatch(b"", b"", "api.example.test", 443)
+_CLOSED_BY_SERVER = aiohttp.ClientConnectorError(_KEY, ConnectionResetError())
+_REJECTED_BY_PROXY = aiohttp.ClientHttpProxyError(_REQUEST, (), status=407)
+_TIMED_OUT = aiohttp.ClientOSError(errno.ETIMEDOUT, _URL)
+_NO_PROXY = aiohttp.ClientProxyConnectionError(_KEY, ConnectionResetError())
+_RESET = ConnectionDroppedError(ConnectionResetError(104, _URL))
+_DISCONNECTED = ConnectionDroppedError(aiohttp.ServerDisconnectedError())
+_ALERT, _UNKNOWN_HOST = "TLSV1_ALERT_PROTOCOL_VERSION", "the host name was not found"
+_NOT_ACCEPTED = "the server's certificate is not accepted, code 66"
+_NO_TLS_VERSION = "the server supports none of the TLS versions that this machine permits"
+_CLOSED_IN_HANDSHAKE = "the server closed the connection during the TLS handshake"
+_WHILE_CONNECTING, _AFTER_CONNECTING = "timed out while connecting", "timed out after connecting"
+
+# An exception, whether the request had been started, and the explanation, its detail and the reason of the error.
+NETWORK_FAILURES: list[tuple[Exception, bool, str, str, str | None]] = [
+    (_make_connect_error(errno.ECONNREFUSED), True, _NO_CONNECTION, "Connection refused", "connection refused"),
+    (_make_connect_error(errno.ETIMEDOUT), False, _NO_CONNECTION, "Connection timed out", _WHILE_CONNECTING),
+    (_make_connect_error(errno.EHOSTDOWN), False, _NO_CONNECTION, "Host is down", "host not reachable"),
+    (aiohttp.ConnectionTimeoutError(), True, _NO_CONNECTION, "ConnectionTimeoutError", _WHILE_CONNECTING),
+    (TimeoutError(), False, _CLOSED, "TimeoutError", _WHILE_CONNECTING),
+    (TimeoutError(), True, _LOST, "TimeoutError", _AFTER_CONNECTING),
+    (aiohttp.SocketTimeoutError(), True, _LOST, "SocketTimeoutError", _AFTER_CONNECTING),
+    (_TIMED_OUT, True, _LOST, "Connection timed out", _AFTER_CONNECTING),
+    (ConnectionDroppedError(_TIMED_OUT), True, _LOST, "Connection timed out", _AFTER_CONNECTING),
+    (_DNS(_KEY, OSError(socket.EAI_AGAIN, _URL)), False, _NO_CONNECTION, *["no name server responded"] * 2),
+    (_DNS(_KEY, OSError(socket.EAI_NONAME, _URL)), False, _NO_CONNECTION, _UNKNOWN_HOST, "host name not found"),
+    (UnicodeError(_URL), False, _NO_CONNECTION, "UnicodeError", "host name not found"),
+    (_OTHER_CERTIFICATE, True, _NO_CONNECTION, "ServerFingerprintMismatch", "certificate not accepted"),
+    (_BAD_CERTIFICATE, False, _NO_CONNECTION, _NOT_ACCEPTED, "certificate not accepted"),
+    (_TLS(_KEY, ssl.SSLError(1, _URL)), False, _NO_CONNECTION, "the TLS handshake failed", "TLS handshake failed"),
+    (_TLS(_KEY, _make_tls_error(_ALERT)), False, _NO_CONNECTION, _NO_TLS_VERSION, "TLS handshake failed"),
+    (_CLOSED_BY_SERVER, False, _NO_CONNECTION, _CLOSED_IN_HANDSHAKE, "TLS handshake failed"),
+    (_NO_PROXY, False, _NO_CONNECTION, "the proxy cannot be reached", "proxy failed"),
+    (_REJECTED_BY_PROXY, True, _NO_CONNECTION, "the proxy rejected the connection, HTTP 407", "proxy failed"),
+    (aiohttp.InvalidURL(_URL), True, _NO_CONNECTION, "the proxy's URL is not valid", "proxy failed"),
+    (aiohttp.ClientPayloadError(), False, _CLOSED, "ClientPayloadError", "connection closed"),
+    (_RESET, False, _CLOSED, "ConnectionResetError, errno 104", "connection reset"),
+    (aiohttp.ClientPayloadError(_URL), True, _BROKEN, "ClientPayloadError", None),
+    (aiohttp.ClientResponseError(_REQUEST, ()), True, _BROKEN, "ClientResponseError", None),
+    (_DISCONNECTED, True, _LOST, "ServerDisconnectedError", "connection closed"),
+    (OSError(32, _URL), True, _LOST, "BrokenPipeError, errno 32", "connection reset"),
 ]
 
 
-@pytest.mark.parametrize(
-    ("error", "started", "reason"),
-    [
-        (_make_connect_error(errno.ETIMEDOUT), False, "timed out while connecting"),
-        (_make_connect_error(errno.EHOSTDOWN), False, "host not reachable"),
-        (aiohttp.ConnectionTimeoutError(), True, "timed out while connecting"),
-        (TimeoutError(), False, "timed out while connecting"),
-        (TimeoutError(), True, "timed out after connecting"),
-        (aiohttp.SocketTimeoutError(), True, "timed out after connecting"),
-        (aiohttp.ClientOSError(errno.ETIMEDOUT, _URL), True, "timed out after connecting"),
-        (ConnectionDroppedError(aiohttp.ClientOSError(errno.ETIMEDOUT, _URL)), True, "timed out after connecting"),
-    ],
-    ids=range(8),
-)
-def test_timeout_has_the_reason_of_its_phase(error: Exception, started: bool, reason: str) -> None:
-    failure = convert_exception(error, SEND, started=started)
-    assert isinstance(failure, ds.TransportError)
-    assert failure.reason == reason
-
-
-@pytest.mark.parametrize(
-    ("error", "reason"),
-    [
-        (aiohttp.ClientConnectorDNSError(_KEY, OSError(socket.EAI_AGAIN, _URL)), "no name server responded"),
-        (aiohttp.ClientConnectorDNSError(_KEY, OSError(socket.EAI_NONAME, _URL)), "host name not found"),
-        (UnicodeError(_URL), "host name not found"),
-        (aiohttp.ServerFingerprintMismatch(b"", b"", "api.example.test", 443), "certificate not accepted"),
-        (aiohttp.ClientConnectorCertificateError(_KEY, _make_certificate_error(66)), "certificate not accepted"),
-        (aiohttp.ClientConnectorSSLError(_KEY, ssl.SSLError(1, _URL)), "TLS handshake failed"),
-        (aiohttp.ClientConnectorError(_KEY, ConnectionResetError()), "TLS handshake failed"),
-        (aiohttp.ClientProxyConnectionError(_KEY, ConnectionResetError()), "proxy failed"),
-        (aiohttp.ClientHttpProxyError(_REQUEST, (), status=407), "proxy failed"),
-        (aiohttp.InvalidURL(_URL), "proxy failed"),
-    ],
-    ids=range(10),
-)
-def test_failed_connection_has_a_reason(error: Exception, reason: str) -> None:
-    failure = convert_exception(error, SEND, started=False)
-    assert isinstance(failure, ds.ConnectFailedError)
-    assert failure.reason == reason
-
-
-@pytest.mark.parametrize(("error", "started", "kind", "outcome", "words"), EXCEPTIONS, ids=range(len(EXCEPTIONS)))
+@pytest.mark.parametrize(("error", "started", "explanation", "detail", "reason"), NETWORK_FAILURES)
 def test_failure_on_the_network_is_explained_without_its_own_text(
-    error: Exception, started: bool, kind: type[DirectSuiteError], outcome: Outcome, words: str
+    error: Exception, started: bool, explanation: str, detail: str, reason: str | None
 ) -> None:
     failure = convert_exception(error, SEND, started=started)
     assert failure is not None
-    assert type(failure) is kind
-    assert failure.explanation == words
-    assert ("proxy" in words) is (failure.advice == "check the setting proxy")
-    assert (failure.operation, failure.service, failure.outcome) == ("Send", "messaging", outcome)
+    assert (type(failure), failure.outcome) == ERRORS[explanation]
+    assert failure.explanation == f"{explanation} ({detail})"
+    assert getattr(failure, "reason", None) == reason
+    assert ("proxy" in detail) is (failure.advice == "check the setting proxy")
+    assert (failure.operation, failure.service) == ("Send", "messaging")
 
 
 @pytest.mark.parametrize(("error", "started"), [(UnicodeError(), True), (ValueError(), True), (ValueError(), False)])

@@ -416,10 +416,6 @@ def test_subclass_of_default_wait_may_have_attributes() -> None:
     assert 101 <= LongerWait(100)(_state(RATE_LIMITED)) < 160
 
 
-def test_policy_shows_what_it_does() -> None:
-    assert repr(ds.RetryPolicy()) == "RetryPolicy(attempts=4, wait=DefaultWait(), stop=None)"
-
-
 ODD_POLICIES: list[dict[str, Any]] = [
     *({"attempts": value} for value in (0, -1, 2.5, float("nan"), True, "3", None, 10**400)),
     *({"wait": value} for value in (OwnWait, 5, None, "5", AsyncRetrying(), stop_after_attempt(2), lambda: 5)),

@@ -330,7 +330,7 @@ class Failing(sqlite3.Connection):
         super().rollback()
 
 
-@pytest.mark.exhaustive
+@pytest.mark.exhaustive(limit=9)
 @pytest.mark.parametrize("error", [MemoryError(), Unexplained(), sqlite3.OperationalError()], ids=repr)
 @pytest.mark.parametrize("failing", [{n} for n in range(12)] + [{n, n + 1} for n in range(12)], ids=str)
 async def test_any_failure_is_reported_and_recovered(path: Path, failing: set[int], error: BaseException) -> None:
