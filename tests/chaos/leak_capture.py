@@ -48,6 +48,7 @@ class OutputCapture(logging.Handler):
         self._metering = MeterProvider([self._metrics], shutdown_on_exit=False)
         self._telemetry = ds.OpenTelemetry(self._tracing, self._metering)
         self._levels: dict[logging.Logger, int] = {}
+        self._handlers: list[logging.Handler] = []
 
     def emit(self, record: logging.LogRecord) -> None:
         self.records.append(record)
@@ -61,14 +62,15 @@ class OutputCapture(logging.Handler):
         for logger in (logging.getLogger(), *known):
             self._levels[logger] = logger.level
             logger.setLevel(logging.DEBUG)
-        logging.getLogger().addHandler(self)
+        root = logging.getLogger()
+        self._handlers, root.handlers = root.handlers, [self]  # pytest's own would format each record as well
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         gc.collect()  # some objects log when they are collected
-        logging.getLogger().removeHandler(self)
+        logging.getLogger().handlers = self._handlers
         for logger, level in self._levels.items():
             logger.setLevel(level)
         self._metrics.collect()
