@@ -23,17 +23,15 @@ INBOUND = f"POST/inbound/{ALICE}"
 MESSAGE = "From: dr@elsewhere.test\r\nSubject: Größe\r\n\r\nfine\r\n"
 
 
-@pytest.mark.parametrize(("status", "shown"), [("Delivered", "good"), ("Remotely Failed", "bad")])
-async def test_a_message_is_confirmed_and_fails(
-    status: str, shown: str, page: PageClient, sent_message_id: str
-) -> None:
+async def test_a_message_is_confirmed_and_fails(page: PageClient, sent_message_id: str) -> None:
     path = f"POST/messages/{quote(sent_message_id, safe='')}/status"
-    assert await page.submit(path, {"recipient": SLOW_RECIPIENT, "status": status}) == DONE
-    async with page.http.post(
-        f"{page.sandbox.message_url}/GetMessageStatus/{quote(sent_message_id)}", json=CREDENTIALS
-    ) as response:
-        assert [log["status"] for log in (await response.json())["messageLogs"]][1] == status
-    assert f'<span class="state {shown}">{status}</span>' in await page.view("/page/sent?q=slow")
+    for status, shown in (("Delivered", "good"), ("Remotely Failed", "bad")):
+        assert await page.submit(path, {"recipient": SLOW_RECIPIENT, "status": status}) == DONE
+        async with page.http.post(
+            f"{page.sandbox.message_url}/GetMessageStatus/{quote(sent_message_id)}", json=CREDENTIALS
+        ) as response:
+            assert [log["status"] for log in (await response.json())["messageLogs"]][1] == status
+        assert f'<span class="state {shown}">{status}</span>' in await page.view("/page/sent?q=slow")
 
 
 async def test_the_clock_is_advanced_stopped_and_set(empty_page: PageClient) -> None:
@@ -64,28 +62,23 @@ async def test_forms_add_and_remove_faults(empty_page: PageClient) -> None:
     assert (await empty_page.submit("DELETE/faults/1", {}))[0] == 404
 
 
-@pytest.mark.parametrize(
-    ("typed", "body"),
-    [
+async def test_a_form_adds_a_fault_with_a_body_and_skipped_requests(empty_page: PageClient) -> None:
+    html = await empty_page.view("/page/controls")
+    form = html.partition('aria-label="Add a fault"')[2].partition("</form>")[0]
+    assert {"skip", "body:json"} <= set(re.findall(r'name="([^"]+)"', form))
+    table: list[tuple[str, object]] = [  # what is typed, and the body
         ('{"success": false}', {"success": False}),
         ("[1, null]", [1, None]),
         ("<h1>Down for maintenance</h1>", "<h1>Down for maintenance</h1>"),
         ('{"success": ', '{"success": '),
         ("", None),
         ("[" * 5_000, "[" * 5_000),  # nested too deeply for a JSON parser
-    ],
-    ids=["object", "list", "text", "invalid JSON", "nothing", "deep"],
-)
-async def test_a_form_adds_a_fault_with_a_body_and_skipped_requests(
-    typed: str, body: object, empty_page: PageClient
-) -> None:
-    html = await empty_page.view("/page/controls")
-    form = html.partition('aria-label="Add a fault"')[2].partition("</form>")[0]
-    assert {"skip", "body:json"} <= set(re.findall(r'name="([^"]+)"', form))
-    members = {"operation": "Send", "kind": "status", "skip": "2", "body:json": typed}
-    assert await empty_page.submit("POST/faults", members) == DONE
-    [rule] = empty_page.sandbox.faults()
-    assert (rule["skip"], rule["body"]) == (2, body)
+    ]
+    for typed, body in table:
+        members = {"operation": "Send", "kind": "status", "skip": "2", "body:json": typed}
+        assert await empty_page.submit("POST/faults", members) == DONE
+        rule = empty_page.sandbox.faults()[-1]
+        assert (rule["skip"], rule["body"]) == (2, body)
     assert "after 2 requests" in await empty_page.view("/page/controls")
 
 
@@ -141,22 +134,18 @@ NOTICES: list[tuple[str, dict[str, str], str]] = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("path", "members", "text"), NOTICES, ids=lambda value: value if isinstance(value, str) else ""
-)
-async def test_a_change_is_confirmed_once(
-    path: str, members: dict[str, str], text: str, empty_page: PageClient
-) -> None:
+async def test_a_change_is_confirmed_once(empty_page: PageClient) -> None:
     await empty_page.sandbox.add_account(ALICE, "secret")
     empty_page.sandbox.inject_fault("Send", "hang")
-    assert await empty_page.submit(path, members) == DONE
-    assert empty_page.notice_cookie is not None
-    cookies = {NOTICE_COOKIE: empty_page.notice_cookie}
-    shown = [
-        f'<p class="feedback" role="status">{text}' in await empty_page.view("/", headers=headers, cookies=cookies)
-        for headers in ({"HX-Request": "true"}, {}, {})
-    ]
-    assert shown == [False, True, False]  # an update of the view that is open does not count
+    for path, members, text in NOTICES:
+        assert await empty_page.submit(path, members) == DONE
+        assert empty_page.notice_cookie is not None
+        cookies = {NOTICE_COOKIE: empty_page.notice_cookie}
+        shown = [
+            f'<p class="feedback" role="status">{text}' in await empty_page.view("/", headers=headers, cookies=cookies)
+            for headers in ({"HX-Request": "true"}, {}, {})
+        ]
+        assert shown == [False, True, False], path  # an update of the view that is open does not count
 
 
 async def test_a_notice_is_shown_in_the_section_of_its_form(empty_page: PageClient) -> None:
@@ -182,53 +171,42 @@ async def test_only_the_newest_notices_are_stored(empty_page: PageClient, monkey
     assert ["was added: hang for Send" in html for html in views] == [False, True]
 
 
-@pytest.mark.parametrize(
-    ("path", "members", "text"),
-    [
+async def test_wrong_input_is_explained(empty_page: PageClient) -> None:
+    for path, members, text in (
         ("POST/clock/advance", {"seconds": "soon"}, "seconds"),
         ("POST/clock/set", {"at": "tomorrow"}, "ISO 8601"),
         ("POST/faults", {"operation": "Nothing", "kind": "hang"}, "no operation"),
         ("POST/fax", {"fax_number": "<b>none</b>"}, "digits"),
         ("POST/profile", {"profile[]": "axios"}, "axios"),
-    ],
-)
-async def test_wrong_input_is_explained(path: str, members: dict[str, str], text: str, empty_page: PageClient) -> None:
-    status, body = await empty_page.submit(path, members)
-    assert (status, text in body, "<b>none" in body) == (400, True, False)
-    assert '<a data-up href="/page/controls">Go back to the form</a>' in body
-    assert empty_page.notice_cookie is None
+    ):
+        status, body = await empty_page.submit(path, members)
+        assert (status, text in body, "<b>none" in body) == (400, True, False), path
+        assert '<a data-up href="/page/controls">Go back to the form</a>' in body
+        assert empty_page.notice_cookie is None
 
 
-@pytest.mark.parametrize("way", ["pasted", "file"])
-async def test_a_raw_message_is_delivered(way: str, page: PageClient) -> None:
-    members: dict[str, Any] = {"raw": MESSAGE, "folder": "INBOX.Referrals"}
-    if way == "file":
-        members |= {"raw": "", "file": io.BytesIO(MESSAGE.encode())}
-    assert await page.submit(INBOUND, members) == DONE
-    async with page.http.post(f"{page.sandbox.message_url}/GetMessages/INBOX.Referrals", json=CREDENTIALS) as response:
-        [message] = [each for each in (await response.json())["messages"] if each["subject"] == "Größe"]
-    assert (message["body"], message["sender"]) == ("fine\r\n", "dr@elsewhere.test")
+async def test_a_raw_message_is_delivered(page: PageClient) -> None:
+    for members in ({"raw": MESSAGE}, {"raw": "", "file": io.BytesIO(MESSAGE.encode())}):
+        assert await page.submit(INBOUND, {"folder": "INBOX.Referrals", **members}) == DONE
+    url = f"{page.sandbox.message_url}/GetMessages/INBOX.Referrals"
+    async with page.http.post(url, json=CREDENTIALS) as response:
+        messages = [each for each in (await response.json())["messages"] if each["subject"] == "Größe"]
+    assert [(each["body"], each["sender"]) for each in messages] == [("fine\r\n", "dr@elsewhere.test")] * 2
 
 
-@pytest.mark.parametrize(
-    ("path", "members", "status", "text"),
-    [
+async def test_an_invalid_message_form_is_rejected(http: aiohttp.ClientSession) -> None:
+    table: list[tuple[str, dict[str, Any], int, str]] = [
         (INBOUND, {"raw": " "}, 400, "the form contains no message"),
-        (INBOUND, {"raw": MESSAGE, "file": b"Subject: x"}, 400, "use only one"),
+        (INBOUND, {"raw": MESSAGE, "file": io.BytesIO(b"Subject: x")}, 400, "use only one"),
         (INBOUND, {"raw": MESSAGE, "folder": "Nowhere"}, 400, "Nowhere"),
         ("POST/inbound/nobody@clinic.example.test", {"raw": MESSAGE}, 404, "nobody@clinic.example.test"),
         (INBOUND, {"raw": MESSAGE, "form_token": "guessed"}, 403, "The form is out of date"),
-        (INBOUND, {"file": bytes(3000)}, 413, "larger than 2,000 bytes"),
+        (INBOUND, {"file": io.BytesIO(bytes(3000))}, 413, "larger than 2,000 bytes"),
         (INBOUND, {"raw": "x" * 3000}, 413, "larger than 2,000 bytes"),
-    ],
-)
-async def test_an_invalid_message_form_is_rejected(
-    path: str, members: dict[str, Any], status: int, text: str, http: aiohttp.ClientSession
-) -> None:
+    ]
     async with Sandbox(seed=add_sample_content, max_body=2000) as sandbox:
         before = await sandbox.ledger()
-        content = members.get("file")
-        members = members | ({"file": io.BytesIO(content)} if content else {})
-        found, body = await PageClient(sandbox, http).submit(path, members)
-        assert (found, text in body) == (status, True)
+        for path, members, status, text in table:
+            found, body = await PageClient(sandbox, http).submit(path, members)
+            assert (found, text in body) == (status, True), (path, members)
         assert await sandbox.ledger() == before

@@ -21,26 +21,17 @@ if TYPE_CHECKING:
 TOKEN = "a token of the sandbox"
 
 
-@pytest.mark.exhaustive
-@pytest.mark.parametrize("path", ["/", f"/page/mail/{ALICE}", "/page/calls", "/page/events", "/page/static/page.js"])
-@pytest.mark.parametrize(
-    "headers",
-    [
-        {"Host": "evil.test"},
-        {"Host": "127.0.0.1.evil.test:8025"},
-        {"Host": ""},
-        {"Host": "localhost:$(id)"},
-        {"Origin": "http://evil.test"},
-        {"Origin": "null"},
+async def test_requests_of_other_pages_are_rejected(page: PageClient) -> None:
+    for headers in (
+        *({"Host": host} for host in ("evil.test", "127.0.0.1.evil.test:8025", "", "localhost:$(id)")),
+        *({"Origin": origin} for origin in ("http://evil.test", "null")),
         {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors"},
         {"Sec-Fetch-Site": "same-site", "Sec-Fetch-Mode": "cors"},
-    ],
-    ids=str,
-)
-async def test_requests_of_other_pages_are_rejected(path: str, headers: dict[str, str], page: PageClient) -> None:
-    async with page.http.get(f"{page.root}{path}", headers=headers) as response:
-        assert response.status in {400, 403}
-        assert ALICE not in await response.text()
+    ):
+        for path in ("/", f"/page/mail/{ALICE}", "/page/calls", "/page/events", "/page/static/page.js"):
+            async with page.http.get(f"{page.root}{path}", headers=headers) as response:
+                assert response.status in {400, 403}, (path, headers)
+                assert ALICE not in await response.text()
 
 
 async def test_another_page_may_link_to_the_sandbox(page: PageClient) -> None:
@@ -49,45 +40,34 @@ async def test_another_page_may_link_to_the_sandbox(page: PageClient) -> None:
         assert response.status == 200
 
 
-@pytest.mark.parametrize(
-    ("changed", "status"),
-    [
-        ({}, 303),
-        ({"Origin": "http://evil.test"}, 403),
-        ({"Origin": "null"}, 403),
-        ({"Origin": "http://127.0.0.1:1"}, 403),
-        ({"Host": "evil.test"}, 403),
-        ({"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}, 403),
-        ({"form": {"form_token": ""}}, 403),
-        ({"form": {"form_token": "guessed"}}, 403),
-        ({"form": {"form_token": "\U0001f600"}}, 403),
-    ],
-    ids=str,
-)
-async def test_only_the_pages_own_forms_change_anything(changed: dict[str, Any], status: int, page: PageClient) -> None:
+async def test_only_the_pages_own_forms_change_anything(page: PageClient) -> None:
     page.sandbox.clock.freeze()
-    before = page.sandbox.clock.now()
-    assert (await page.submit("POST/clock/advance", {"seconds": "60"}, **dict(changed)))[0] == status
-    assert (page.sandbox.clock.now() > before) == (status == 303)
+    forgeries: list[dict[str, Any]] = [
+        *({"Origin": origin} for origin in ("http://evil.test", "null", "http://127.0.0.1:1")),
+        {"Host": "evil.test"},
+        {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"},
+        *({"form": {"form_token": token}} for token in ("", "guessed", "\U0001f600")),
+    ]
+    for changed in ({}, *forgeries):
+        before = page.sandbox.clock.now()
+        status, _ = await page.submit("POST/clock/advance", {"seconds": "60"}, **changed)
+        assert (status, page.sandbox.clock.now() > before) == ((403, False) if changed else (303, True)), changed
 
 
 _PART = b'--x\r\nContent-Disposition: form-data; name="a"\r\n\r\n\r\n'
 
 
-@pytest.mark.parametrize("path", ["/page/do/POST/clock/freeze", "/page/token"])
-@pytest.mark.parametrize(
-    ("kind", "body"),
-    [
+async def test_an_unreadable_or_too_long_form_is_rejected(empty_page: PageClient) -> None:
+    for kind, body in (
         ("application/x-www-form-urlencoded", b"\xff\xfe"),
         ("application/x-www-form-urlencoded", b"a=&" * 100_000),
         ("multipart/form-data; boundary=x", b"\xff\xfe"),
         ("multipart/form-data; boundary=x", _PART * 10_000 + b"--x--\r\n"),
-    ],
-    ids=["bytes", "fields", "bytes in parts", "parts"],
-)
-async def test_an_unreadable_or_too_long_form_is_rejected(page: PageClient, path: str, kind: str, body: bytes) -> None:
-    async with page.http.post(f"{page.root}{path}", data=body, headers={"Content-Type": kind}) as response:
-        assert (response.status, "form could not be read" in await response.text()) == (400, True)
+    ):
+        for path in ("/page/do/POST/clock/freeze", "/page/token"):
+            url, headers = f"{empty_page.root}{path}", {"Content-Type": kind}
+            async with empty_page.http.post(url, data=body, headers=headers) as response:
+                assert (response.status, "form could not be read" in await response.text()) == (400, True), path
 
 
 async def test_long_texts_are_cut_on_the_page(page: PageClient) -> None:
@@ -101,16 +81,10 @@ async def test_long_texts_are_cut_on_the_page(page: PageClient) -> None:
         assert len(text) < 100_000
 
 
-@pytest.mark.parametrize(
-    ("back", "target"),
-    [
-        ("/?q=a%20b", "/?q=a%20b"),
-        *((back, "/") for back in ("//evil.test", "/\\evil.test", "http://evil.test", "javascript:alert(1)")),
-        *(("", "/"), ("/?a=\r\nb: c", "/")),
-    ],
-)
-async def test_a_form_redirects_only_to_this_server(back: str, target: str, page: PageClient) -> None:
-    assert await page.submit("POST/clock/freeze", {}, form={"back": back}) == (303, target)
+async def test_a_form_redirects_only_to_this_server(empty_page: PageClient) -> None:
+    elsewhere = ("//evil.test", "/\\evil.test", "http://evil.test", "javascript:alert(1)", "", "/?a=\r\nb: c")
+    for back, target in (("/?q=a%20b", "/?q=a%20b"), *((back, "/") for back in elsewhere)):
+        assert await empty_page.submit("POST/clock/freeze", {}, form={"back": back}) == (303, target), back
 
 
 async def test_security_headers_forbid_other_scripts_and_servers(page: PageClient, signed_document_id: str) -> None:
@@ -122,11 +96,8 @@ async def test_security_headers_forbid_other_scripts_and_servers(page: PageClien
         f"{message}/html",
         f"{message}/raw",
         f"/page/documents/{signed_document_id}/1.png",
-        "/nothing",
     ):
         async with page.http.get(f"{page.root}{path}") as response:
-            if path == "/nothing":
-                continue
             policy = response.headers["Content-Security-Policy"]
             assert "default-src 'none'" in policy
             assert "unsafe-inline" not in policy or path.endswith("/html")
@@ -213,19 +184,16 @@ def test_a_short_token_is_rejected(token: str) -> None:
         Sandbox(host="0.0.0.0", token=token)  # noqa: S104  it is refused
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
+async def test_no_path_causes_a_server_error(page: PageClient) -> None:
+    for path in (
         *("/?q={0}&after={0}", "/page/mail/{0}", f"/page/mail/{ALICE}?folder={{0}}&before={{0}}", "/page/sent?q={0}"),
         *(f"/page/mail/{ALICE}/{{0}}/1", f"/page/mail/{ALICE}/1/{{0}}", f"/page/mail/{ALICE}/1/1/attachments/{{0}}"),
         *("/page/calls?q={0}&before={0}", "/page/calls/{0}", "/page/documents/{0}", "/page/documents/{0}/1.png"),
         *("/page/faxes?q={0}&before={0}", "/page/patients?q={0}&after={0}", "/page/static/{0}"),
-    ],
-)
-async def test_no_path_causes_a_server_error(path: str, page: PageClient) -> None:
-    for text in (
-        *("%00", "%FF", "%ED%A0%80", "..%2F..%2Fsite.py", "-1", "9" * 15, "9" * 30, "%D9%A1", "a" * 3000),
-        "%27%22%3C",
     ):
-        async with page.http.get(URL(f"{page.root}{path.format(text)}", encoded=True)) as response:
-            assert response.status in {200, 404}, text
+        for text in (
+            *("%00", "%FF", "%ED%A0%80", "..%2F..%2Fsite.py", "-1", "9" * 15, "9" * 30, "%D9%A1", "a" * 3000),
+            "%27%22%3C",
+        ):
+            async with page.http.get(URL(f"{page.root}{path.format(text)}", encoded=True)) as response:
+                assert response.status in {200, 404}, (path, text)
