@@ -15,35 +15,38 @@ if TYPE_CHECKING:
 
     from directsuite.sandbox.server import Sandbox
 
-SERVICES = {
-    "signing": ("GET", "/signing/pdf/x/info"),
-    "fax": ("GET", "/fax/api/fax/getMessageList/15550100100/10"),
-    "messaging": ("POST", "/message-rest/api/message/GetUIDs/INBOX"),
-    "registration": ("POST", "/DirectRegistrationRESTful/rest/Patient/login"),
-    "oauth": ("POST", "/oauth/token"),
-}
+REQUESTS = [
+    ("GET", "/signing/pdf/x/info"),
+    ("GET", "/fax/api/fax/getMessageList/15550100100/10"),
+    ("POST", "/message-rest/api/message/GetUIDs/INBOX"),
+    ("POST", "/DirectRegistrationRESTful/rest/Patient/login"),
+    ("POST", "/oauth/token"),
+]
 
 
-@pytest.mark.exhaustive
-@pytest.mark.parametrize("host", ["evil.test", "127.0.0.1.evil.test:8025", "", "localhost:$(id)"])
-@pytest.mark.parametrize("service", SERVICES)
 async def test_a_service_rejects_a_host_that_is_not_loopback(
-    service: str, host: str, sandbox: Sandbox, http: aiohttp.ClientSession, bearer: dict[str, str]
+    sandbox: Sandbox, http: aiohttp.ClientSession, bearer: dict[str, str]
 ) -> None:
-    method, path = SERVICES[service]
-    async with http.request(method, f"{sandbox.root_url}{path}", headers={"Host": host, **bearer}, json={}) as response:
-        assert response.status in {400, 403}
-    async with http.request(method, f"{sandbox.root_url}{path}", headers=bearer, json={}) as response:
-        assert response.status not in {403, 500}
+    for method, path in REQUESTS:
+        url = f"{sandbox.root_url}{path}"
+        for host in ("evil.test", "127.0.0.1.evil.test:8025", "", "localhost:$(id)"):
+            async with http.request(method, url, headers={"Host": host, **bearer}, json={}) as response:
+                assert response.status in {400, 403}, (path, host)
+        async with http.request(method, url, headers=bearer, json={}) as response:
+            assert response.status not in {403, 500}, path
 
 
-@pytest.mark.parametrize("host", ["localhost:1", "127.0.0.2", "[::1]:8025"])
 async def test_a_service_accepts_any_loopback_host(
-    host: str, sandbox: Sandbox, http: aiohttp.ClientSession, bearer: dict[str, str]
+    sandbox: Sandbox, http: aiohttp.ClientSession, bearer: dict[str, str]
 ) -> None:
     url = f"{sandbox.fax_url}/api/fax/getMessageList/15550100100/10"
-    async with http.get(url, headers={"Host": host, **bearer}) as response:
-        assert response.status != 403
+    for host in (
+        "localhost:1",
+        "127.0.0.2",
+        "[::1]:8025",
+    ):
+        async with http.get(url, headers={"Host": host, **bearer}) as response:
+            assert response.status != 403, host
 
 
 async def test_internal_error_is_logged_without_exception_text(

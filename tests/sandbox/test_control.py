@@ -195,9 +195,8 @@ async def test_reset_that_fails_changes_nothing(sandbox: Sandbox, monkeypatch: p
     assert len(sandbox.faults()) == 1
 
 
-@pytest.mark.parametrize(
-    ("path", "body"),
-    [
+async def test_invalid_input_is_rejected_with_a_reason(api: Api) -> None:
+    cases: list[tuple[str, object]] = [
         *(("clock/set", {"at": at}) for at in ("tomorrow", "2030-01-01T00:00:00", "9999-12-31T23:59:59-14:00")),
         *(("clock/set", {"at": "0001-01-01T00:00:00+00:00"}), ("clock/set", {})),
         *(("clock/advance", {"seconds": seconds}) for seconds in (-1, "90", 3_153_600_001)),
@@ -229,46 +228,42 @@ async def test_reset_that_fails_changes_nothing(sandbox: Sandbox, monkeypatch: p
             )
         ),
         *(("tokens", {"account": 5}), ("tokens", {"seconds": None})),
-    ],
-)
-async def test_invalid_input_is_rejected_with_a_reason(api: Api, path: str, body: object) -> None:
-    status, response = await api.control("POST", path, body)
-    assert (status, set(response), bool(response["description"])) == (400, {"error", "description"}, True)
+    ]
+    for path, body in cases:
+        status, response = await api.control("POST", path, body)
+        assert (status, set(response), bool(response["description"])) == (400, {"error", "description"}, True), (
+            path,
+            body,
+        )
 
 
-@pytest.mark.parametrize(
-    ("path", "body"),
-    [
+async def test_optional_members_may_be_null_and_numbers_text(api: Api) -> None:
+    await api.sandbox.add_account(ALICE, "secret")
+    cases: list[tuple[str, dict[str, Any]]] = [
         ("tokens", {"account": None}),
         *(("clock/freeze", {"at": None}), ("sessions/expire", {"username": None})),
         ("accounts", {"kind": "client", "client_id": "a", "client_secret": "b", "account": None}),
         *(("individuals", {**ADA, "id": None, "state": None}), ("individuals", {**ADA, "id": "5"})),
         ("fax", {"fax_number": "1", "status": None, "recipients": None, "description": None, "account": None}),
-    ],
-)
-async def test_optional_members_may_be_null_and_numbers_text(api: Api, path: str, body: dict[str, Any]) -> None:
-    await api.sandbox.add_account(ALICE, "secret")
-    assert (await api.control("POST", path, body))[0] in {200, 201}
+    ]
+    for path, body in cases:
+        assert (await api.control("POST", path, body))[0] in {200, 201}, (path, body)
 
 
-@pytest.mark.parametrize(
-    ("headers", "status"),
-    [
+async def test_requests_of_web_pages_are_rejected(sandbox: Sandbox, http: aiohttp.ClientSession) -> None:
+    await sandbox.add_account(ALICE, "secret")
+    await sandbox.deliver(ALICE, b"Subject: a\r\n\r\nb\r\n")
+    cases: list[tuple[dict[str, str], int]] = [
         *(({"Origin": "https://evil.example.test"}, 403), ({"Origin": "null", "Content-Type": "text/plain"}, 403)),
         *(({"Host": host}, 403) for host in ("evil.example.test", "127.0.0.1.example.test:80", "[::1", "192.0.2.1")),
         *(({"Host": "localhost:80"}, 200), ({"Host": "[::1]:80"}, 200)),
-    ],
-)
-async def test_requests_of_web_pages_are_rejected(
-    sandbox: Sandbox, http: aiohttp.ClientSession, headers: dict[str, str], status: int
-) -> None:
-    await sandbox.add_account(ALICE, "secret")
-    await sandbox.deliver(ALICE, b"Subject: a\r\n\r\nb\r\n")
-    async with http.post(f"{sandbox.root_url}/_sandbox/reset", data=b"{}", headers=headers) as response:
-        assert response.status == status
-    assert len(await sandbox.ledger()) == (1 if status == 403 else 0)
-    async with http.get(f"{sandbox.root_url}/_sandbox/ca.pem", headers=headers) as response:
-        assert response.status == status
+    ]
+    for headers, status in cases:
+        async with http.post(f"{sandbox.root_url}/_sandbox/reset", data=b"{}", headers=headers) as response:
+            assert response.status == status, (headers, status)
+        assert len(await sandbox.ledger()) == (1 if status == 403 else 0), (headers, status)
+        async with http.get(f"{sandbox.root_url}/_sandbox/ca.pem", headers=headers) as response:
+            assert response.status == status, (headers, status)
 
 
 async def test_the_authority_of_the_signatures_is_available(sandbox: Sandbox, http: aiohttp.ClientSession) -> None:

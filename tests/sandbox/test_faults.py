@@ -67,22 +67,20 @@ def test_first_rule_that_applies_decides() -> None:
     assert [fault.status for _ in range(2) if (fault := faults.claim_fault("Send"))] == [500, 502]
 
 
-@pytest.mark.parametrize(
-    "members",
-    [
+def test_an_invalid_rule_is_rejected() -> None:
+    cases: list[dict[str, Any]] = [
         *({"operation": "Sned"}, {"kind": "explode"}, {"kind": ["status"]}, {"colour": "red"}, {"seed": "x"}),
         *({"status": 99}, {"status": True}, {"retry_after": "1\r\nX: y"}, {"media_type": ""}, {"processed": 1}),
         *({"seconds": -1}, {"seconds": 1e9}, {"times": 0}, {"skip": -1}, {"probability": 1.5}),
-    ],
-)
-def test_an_invalid_rule_is_rejected(members: dict[str, Any]) -> None:
-    faults = rules()
-    with pytest.raises(ValueError):
-        faults.add(Fault.from_members({"operation": "Send", "kind": "status", **members}))
-    with pytest.raises(ValueError, match="missing required field `kind`"):
-        Fault.from_members({"operation": "Send"})
-    with pytest.raises(ValueError, match=r"unknown field `code`\): its members are operation, kind, status,"):
-        Fault.from_members({"operation": "Send", "kind": "status", "code": 503})
+    ]
+    for members in cases:
+        faults = rules()
+        with pytest.raises(ValueError):
+            faults.add(Fault.from_members({"operation": "Send", "kind": "status", **members}))
+        with pytest.raises(ValueError, match="missing required field `kind`"):
+            Fault.from_members({"operation": "Send"})
+        with pytest.raises(ValueError, match=r"unknown field `code`\): its members are operation, kind, status,"):
+            Fault.from_members({"operation": "Send", "kind": "status", "code": 503})
 
 
 @given(st.dictionaries(st.text(), st.integers() | st.text(), max_size=4))
@@ -102,22 +100,28 @@ def test_broken_base64_is_never_base64(content: bytes) -> None:
         base64.b64decode(sent)
 
 
-@pytest.mark.parametrize(
-    ("members", "media_type", "body", "retry_after"),
-    [
+async def test_a_status_fault_has_its_body_and_headers(api: Api) -> None:
+    cases: list[tuple[dict[str, Any], str, bytes, str | None]] = [
         ({"status": 503, "retry_after": 2, "body": "<html>busy</html>"}, "text/html", b"<html>busy</html>", "2"),
         ({"status": 429}, "application/octet-stream", b"", None),
         ({"status": 500, "body": {"a": 1}, "media_type": "text/x+json"}, "text/x+json", b'{"a": 1}', None),
-    ],
-)
-async def test_a_status_fault_has_its_body_and_headers(
-    api: Api, members: dict[str, Any], media_type: str, body: bytes, retry_after: str | None
-) -> None:
-    api.sandbox.inject_fault("login", "status", **members)
-    async with api.http.post(f"{api.sandbox.registration_url}/login", json={}) as response:
-        assert (response.status, response.content_type) == (members["status"], media_type)
-        assert (await response.read(), response.headers.get("Retry-After")) == (body, retry_after)
-    assert (await api.login("x", "x"))[0] == 200
+    ]
+    for members, media_type, body, retry_after in cases:
+        api.sandbox.inject_fault("login", "status", **members)
+        async with api.http.post(f"{api.sandbox.registration_url}/login", json={}) as response:
+            assert (response.status, response.content_type) == (members["status"], media_type), (
+                members,
+                media_type,
+                body,
+                retry_after,
+            )
+            assert (await response.read(), response.headers.get("Retry-After")) == (body, retry_after), (
+                members,
+                media_type,
+                body,
+                retry_after,
+            )
+        assert (await api.login("x", "x"))[0] == 200, (members, media_type, body, retry_after)
 
 
 @pytest.mark.parametrize("processed", [False, True])
@@ -140,23 +144,20 @@ async def test_an_expired_session_stays_expired(api: Api) -> None:
     assert [(await api.request("GET", url))[1]["code"] for _ in range(3)] == ["208", "011", "011"]
 
 
-@pytest.mark.parametrize(
-    ("body", "status"),
-    [
+async def test_a_malformed_response_has_its_status_and_media_type(
+    sandbox: Sandbox, http: aiohttp.ClientSession
+) -> None:
+    for body, status in (
         (b"{", 400),
         (b'{"username": "nobody", "password": "x"}', 200),
         (b'{"username": "%b", "password": "%b"}' % tuple(text.encode() for text in DEMO_LOGIN), 200),
-    ],
-)
-async def test_a_malformed_response_has_its_status_and_media_type(
-    sandbox: Sandbox, http: aiohttp.ClientSession, body: bytes, status: int
-) -> None:
-    sandbox.inject_fault("login", "malformed")
-    headers = {"Content-Type": "application/json"}
-    async with http.post(f"{sandbox.registration_url}/login", data=body, headers=headers) as response:
-        assert (response.status, response.content_type) == (status, "application/json")
-        with pytest.raises(ValueError):
-            json.loads(await response.read())
+    ):
+        sandbox.inject_fault("login", "malformed")
+        headers = {"Content-Type": "application/json"}
+        async with http.post(f"{sandbox.registration_url}/login", data=body, headers=headers) as response:
+            assert (response.status, response.content_type) == (status, "application/json"), (body, status)
+            with pytest.raises(ValueError):
+                json.loads(await response.read())
 
 
 @pytest.mark.parametrize(("kind", "share"), [("truncate", 2), ("malformed", 1)])

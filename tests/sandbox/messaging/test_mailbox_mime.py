@@ -195,12 +195,16 @@ def test_a_message_is_divided_into_body_and_attachments(case: str) -> None:
     assert reading.html_body is body.startswith("<")
 
 
-@pytest.mark.parametrize(
-    ("charset", "octets", "expected"),
-    [("iso-8859-1", b"Gr\xfc\xdfe", "Grüße"), ("utf-8", b"\xff", "\ufffd"), ("no-such", b"\xfc", "ü")],
-)
-def test_bodies_with_wrong_charsets_are_decoded(charset: str, octets: bytes, expected: str) -> None:
-    assert read_message(b"Content-Type: text/plain; charset=%b\r\n\r\n%b" % (charset.encode(), octets)).body == expected
+def test_bodies_with_wrong_charsets_are_decoded() -> None:
+    for charset, octets, expected in (
+        ("iso-8859-1", b"Gr\xfc\xdfe", "Grüße"),
+        ("utf-8", b"\xff", "\ufffd"),
+        ("no-such", b"\xfc", "ü"),
+    ):
+        assert (
+            read_message(b"Content-Type: text/plain; charset=%b\r\n\r\n%b" % (charset.encode(), octets)).body
+            == expected
+        ), (charset, octets, expected)
 
 
 @pytest.mark.parametrize("line_break", [b"\r\n", b"\n", b"\r"])

@@ -89,9 +89,11 @@ async def test_reading_does_not_mark_as_read(mail: MessagingServer) -> None:
 MS, UTC_FORM = "GetMessagesByReceivedDate", "GetMessagesByReceivedDateUTC"
 
 
-@pytest.mark.parametrize(
-    ("operation", "begin", "end", "uids"),
-    [
+async def test_received_dates_are_inclusive(mail: MessagingServer) -> None:
+    for _ in range(3):
+        await deliver_many(mail, 1)
+        mail.clock.advance(timedelta(minutes=1))
+    cases: list[tuple[str, str, str, list[int]]] = [
         (MS, str(NOON_MS), str(NOON_MS), [1]),
         (MS, str(NOON_MS + 1), str(NOON_MS + 60_000), [2]),
         (MS, "0", "0", [1, 2, 3]),
@@ -101,18 +103,17 @@ MS, UTC_FORM = "GetMessagesByReceivedDate", "GetMessagesByReceivedDateUTC"
         (UTC_FORM, "20260501115959", "20260501115959", []),
         (UTC_FORM, "20260501120001", "20260501120200", [2, 3]),
         (UTC_FORM, "19700101000000", "99991231235959", [1, 2, 3]),
-    ],
-)
-async def test_received_dates_are_inclusive(
-    mail: MessagingServer, operation: str, begin: str, end: str, uids: list[int]
-) -> None:
-    for _ in range(3):
-        await deliver_many(mail, 1)
-        mail.clock.advance(timedelta(minutes=1))
-    whole = await mail.call_ok(operation, "INBOX", begin, end)
-    assert [found["uid"] for found in whole["messages"]] == uids
-    metadata = await mail.call_ok(operation.replace("GetMessages", "SearchMessagesMetadata"), "INBOX", begin, end)
-    assert [(found["uid"], found["body"]) for found in metadata["messages"]] == [(uid, None) for uid in uids]
+    ]
+    for operation, begin, end, uids in cases:
+        whole = await mail.call_ok(operation, "INBOX", begin, end)
+        assert [found["uid"] for found in whole["messages"]] == uids, (operation, begin, end, uids)
+        metadata = await mail.call_ok(operation.replace("GetMessages", "SearchMessagesMetadata"), "INBOX", begin, end)
+        assert [(found["uid"], found["body"]) for found in metadata["messages"]] == [(uid, None) for uid in uids], (
+            operation,
+            begin,
+            end,
+            uids,
+        )
 
 
 @pytest.mark.parametrize(("millisecond", "found"), [(0, True), (500, True), (999, True), (1000, False)])
@@ -125,36 +126,35 @@ async def test_the_utc_form_covers_the_whole_second_it_names(
     assert len(response["messages"]) == found
 
 
-@pytest.mark.parametrize(
-    ("suffix", "valid", "times"),
-    [
+async def test_invalid_times_are_rejected(mail: MessagingServer) -> None:
+    cases: list[tuple[str, str, list[str]]] = [
         ("", "0", ["", "now", "1.5", "1" * 19, "٣", "2026-05-01"]),
         ("UTC", "20260501120000", ["", "0", "20260230000000", "202605011200", "2026050112000x", "00000101000000"]),
-    ],
-)
-async def test_invalid_times_are_rejected(mail: MessagingServer, suffix: str, valid: str, times: list[str]) -> None:
-    for time in times:
-        assert await mail.call_rejected(f"GetMessagesByReceivedDate{suffix}", "INBOX", time, valid) == 4
-        assert await mail.call_rejected(f"SearchMessagesMetadataByReceivedDate{suffix}", "INBOX", valid, time) == 4
+    ]
+    for suffix, valid, times in cases:
+        for time in times:
+            assert await mail.call_rejected(f"GetMessagesByReceivedDate{suffix}", "INBOX", time, valid) == 4, (
+                suffix,
+                valid,
+                times,
+            )
+            assert (
+                await mail.call_rejected(f"SearchMessagesMetadataByReceivedDate{suffix}", "INBOX", valid, time) == 4
+            ), (suffix, valid, times)
 
 
-@pytest.mark.parametrize(
-    ("operation", "text", "found"),
-    [
-        *(("GetMessagesBySender", "CAROL@", True), ("GetMessagesBySender", "Dr. Müller", True)),
-        *(("GetMessagesBySender", "dave", False), ("GetMessagesBySubject", "100% a/b", True)),
-        *(("GetMessagesBySubject", "ÜBER", True), ("GetMessagesBySubject", "a%2Fb", False)),
-        ("GetMessagesBySubject", "", True),
-    ],
-)
-async def test_filters_find_text_in_decoded_headers(
-    mail: MessagingServer, operation: str, text: str, found: bool
-) -> None:
+async def test_filters_find_text_in_decoded_headers(mail: MessagingServer) -> None:
     raw = (
         b"From: =?utf-8?q?Dr=2E_M=C3=BCller?= <carol@elsewhere.test>\r\nSubject: 100% a/b =?utf-8?b?w7xiZXI=?=\r\n\r\n"
     )
     await mail.sandbox.deliver(ALICE, raw)
-    assert len((await mail.call_ok(operation, "INBOX", text))["messages"]) == found
+    for operation, text, found in (
+        *(("GetMessagesBySender", "CAROL@", True), ("GetMessagesBySender", "Dr. Müller", True)),
+        *(("GetMessagesBySender", "dave", False), ("GetMessagesBySubject", "100% a/b", True)),
+        *(("GetMessagesBySubject", "ÜBER", True), ("GetMessagesBySubject", "a%2Fb", False)),
+        ("GetMessagesBySubject", "", True),
+    ):
+        assert len((await mail.call_ok(operation, "INBOX", text))["messages"]) == found, (operation, text, found)
 
 
 async def test_copies_get_new_uids_and_keep_flags_and_dates(mail: MessagingServer) -> None:

@@ -105,9 +105,9 @@ async def test_missing_signature_names_are_generated(signing: SigningCaller) -> 
 WIDGET: Json = {"x": 0, "y": 0, "width": 50, "height": 10}
 
 
-@pytest.mark.parametrize(
-    ("body", "expected"),
-    [
+async def test_a_wrong_parameter_is_rejected_by_name(signing: SigningCaller) -> None:
+    identifier = await signing.save(documents.make_plain_pages())
+    cases: list[tuple[object, str]] = [
         ({"widget": WIDGET | {"page": 2}}, "page 2, but the document has 1"),
         ({"widget": WIDGET | {"page": 0}}, "widget.page must be a whole number, counted from 1"),
         ({"widget": WIDGET | {"page": 1.5}}, "widget.page must be a whole number"),
@@ -127,12 +127,10 @@ WIDGET: Json = {"x": 0, "y": 0, "width": 50, "height": 10}
         ({"reason": "a\0b"}, "$.reason"),
         ({"username": "alice"}, "none of a signature's members"),
         ([], "Expected `object`, got `array`"),
-    ],
-)
-async def test_a_wrong_parameter_is_rejected_by_name(signing: SigningCaller, body: object, expected: str) -> None:
-    identifier = await signing.save(documents.make_plain_pages())
-    assert expected in await signing.call_rejected("PATCH", f"/{identifier}/sign", json=body)
-    assert await signing.get_signature_states(identifier) == {}
+    ]
+    for body, expected in cases:
+        assert expected in await signing.call_rejected("PATCH", f"/{identifier}/sign", json=body), (body, expected)
+        assert await signing.get_signature_states(identifier) == {}, (body, expected)
 
 
 @pytest.mark.parametrize(
@@ -145,17 +143,18 @@ async def test_time_zones_are_understood_in_several_forms(signing: SigningCaller
     assert entry["signatureTime"] == "2026-03-01T07:00:00.000-0500"
 
 
-@pytest.mark.parametrize(
-    ("operation", "body", "reason"),
-    [
+async def test_an_invalid_body_is_rejected(signing: SigningCaller) -> None:
+    identifier = await signing.save(documents.make_plain_pages())
+    for operation, body, reason in (
         ("sign", b"{", "JSON"),
         *(("multiSign", body, "Signatures") for body in (b"{}", b'{"Signatures": []}', b'{"Signatures": {}}')),
         ("multiSign", b'{"Signatures": [5]}', "Signatures"),
-    ],
-)
-async def test_an_invalid_body_is_rejected(signing: SigningCaller, operation: str, body: bytes, reason: str) -> None:
-    identifier = await signing.save(documents.make_plain_pages())
-    assert reason in await signing.call_rejected("PATCH", f"/{identifier}/{operation}", body=body)
+    ):
+        assert reason in await signing.call_rejected("PATCH", f"/{identifier}/{operation}", body=body), (
+            operation,
+            body,
+            reason,
+        )
 
 
 async def test_multi_sign_makes_all_signatures_or_none(signing: SigningCaller) -> None:
