@@ -332,14 +332,10 @@ async def test_rejected_arguments_show_nothing(captured: OutputCapture) -> None:
 
 
 @pytest.mark.parametrize(
-    "failures",
-    [pytest.param(0, id="tried"), pytest.param(3, marks=pytest.mark.wide, id="left alone")],
+    "failures", [pytest.param(0, id="tried"), pytest.param(3, marks=pytest.mark.wide, id="left alone")]
 )
 async def test_service_that_is_down_shows_nothing(captured: OutputCapture, failures: int) -> None:
-    async with (
-        ScriptedServer(respond_success) as server,
-        make_suite(server, circuit_failures=failures) as suite,
-    ):
+    async with ScriptedServer(respond_success) as server, make_suite(server, circuit_failures=failures) as suite:
         captured.listen(suite)
         await suite.registration.login()
         await server.stop()

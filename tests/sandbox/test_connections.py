@@ -40,11 +40,7 @@ async def test_a_service_accepts_any_loopback_host(
     sandbox: Sandbox, http: aiohttp.ClientSession, bearer: dict[str, str]
 ) -> None:
     url = f"{sandbox.fax_url}/api/fax/getMessageList/15550100100/10"
-    for host in (
-        "localhost:1",
-        "127.0.0.2",
-        "[::1]:8025",
-    ):
+    for host in ("localhost:1", "127.0.0.2", "[::1]:8025"):
         async with http.get(url, headers={"Host": host, **bearer}) as response:
             assert response.status != 403, host
 

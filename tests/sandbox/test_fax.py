@@ -61,23 +61,13 @@ async def test_pages_of_ten_begin_at_the_record_offset_newest_first(sandbox: San
 
 
 async def test_an_invalid_offset_is_rejected(sandbox: Sandbox, get: Get) -> None:
-    for offset in (
-        "-1",
-        "x",
-        "1.5",
-        "%D9%A3",
-        "1e3",
-        "%00",
-    ):
+    for offset in ("-1", "x", "1.5", "%D9%A3", "1e3", "%00"):
         status, body = await get(f"getMessageList/{NUMBER}/{offset}")
         assert (status, set(body)) == (400, {"error", "description"}), offset
 
 
 async def test_number_without_digits_is_rejected(sandbox: Sandbox, get: Get) -> None:
-    for path in (
-        "none/0",
-        "%20/0",
-    ):
+    for path in ("none/0", "%20/0"):
         for whole in (f"getMessageList/{path}", path):
             status, body = await get(whole)
             assert (status, body["error"]) == (400, "invalid_parameter"), path

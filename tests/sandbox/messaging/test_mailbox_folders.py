@@ -25,14 +25,7 @@ async def test_existing_and_impossible_folders_cannot_be_created(mail: Messaging
 
 
 async def test_folder_names_survive_the_path(mail: MessagingServer) -> None:
-    for name in (
-        "INBOX.a/b",
-        "INBOX.100%",
-        "INBOX.a%2Fb",
-        "INBOX.ü 東",
-        "INBOX.{x}?y#z;k=v+1",
-        "INBOX.\\",
-    ):
+    for name in ("INBOX.a/b", "INBOX.100%", "INBOX.a%2Fb", "INBOX.ü 東", "INBOX.{x}?y#z;k=v+1", "INBOX.\\"):
         await mail.call_ok("CreateFolder", name)
         assert name in (await mail.call_ok("GetFolders", "INBOX", "1"))["folders"], name
         assert await mail.get_uids(name) == [], name
@@ -105,12 +98,7 @@ async def test_subscriptions_are_recorded_for_folders_that_they_changed(mail: Me
 
 
 async def test_other_booleans_in_the_path_are_rejected(mail: MessagingServer) -> None:
-    for literal in (
-        "yes",
-        "",
-        "2",
-        "null",
-    ):
+    for literal in ("yes", "", "2", "null"):
         assert await mail.call_rejected("GetFolders", "INBOX", literal) == 4, literal
         assert await mail.call_rejected("DeleteMessagesByUIDs", "INBOX", literal, uids=[1]) == 4, literal
 

@@ -177,11 +177,7 @@ READINGS: dict[str, tuple[bytes, str, list[tuple[str, str, bytes]]]] = {
         "",
         [("Müller", 'a/b; name="Müller"', b"x")],
     ),
-    "boundaries may be UTF-8": (
-        MULTIPART.replace(b"=b", b'="\xc3\xa9"') + b"--\xc3\xa9||x|--\xc3\xa9--|",
-        "x",
-        [],
-    ),
+    "boundaries may be UTF-8": (MULTIPART.replace(b"=b", b'="\xc3\xa9"') + b"--\xc3\xa9||x|--\xc3\xa9--|", "x", []),
     "boundaries may be Latin-1": (MULTIPART.replace(b"=b", b'="\xe9"') + b"--\xe9||x|--\xe9--|", "x", []),
 }
 

@@ -7,8 +7,6 @@ import sqlite3
 from email import message_from_bytes, policy
 from typing import Any
 
-import pytest
-
 from tests.sandbox.messaging.mailbox_server import (
     ALICE,
     BOB,

@@ -49,10 +49,7 @@ async def sent_message_id(populated_sandbox: Sandbox, http: aiohttp.ClientSessio
 
 async def save_document(sandbox: Sandbox, http: aiohttp.ClientSession) -> str:
     """Save a document with form fields and signature fields. Return its identifier."""
-    headers = {
-        "Authorization": f"Bearer {sandbox.environment['DIRECTSUITE_TOKEN']}",
-        "Content-Type": "text/plain",
-    }
+    headers = {"Authorization": f"Bearer {sandbox.environment['DIRECTSUITE_TOKEN']}", "Content-Type": "text/plain"}
     content = base64.b64encode(make_consent_form())
     async with http.post(f"{sandbox.signing_url}/pdf", data=content, headers=headers) as response:
         return str((await response.json())["identifier"])

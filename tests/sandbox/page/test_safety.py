@@ -90,13 +90,7 @@ async def test_a_form_redirects_only_to_this_server(empty_page: PageClient) -> N
 async def test_security_headers_forbid_other_scripts_and_servers(page: PageClient, signed_document_id: str) -> None:
     folder = await page.sandbox.read(lambda connection: mailboxes.get_folder(connection, 1, "INBOX").id)
     message = f"/page/mail/{ALICE}/{folder}/1"
-    for path in (
-        "/",
-        message,
-        f"{message}/html",
-        f"{message}/raw",
-        f"/page/documents/{signed_document_id}/1.png",
-    ):
+    for path in ("/", message, f"{message}/html", f"{message}/raw", f"/page/documents/{signed_document_id}/1.png"):
         async with page.http.get(f"{page.root}{path}") as response:
             policy = response.headers["Content-Security-Policy"]
             assert "default-src 'none'" in policy

@@ -23,12 +23,7 @@ from directsuite.sandbox.rejections import InvalidActionError, InvalidParameterE
 from directsuite.sandbox.signing import document, engine
 from directsuite.sandbox.signing.keys import FileKeyStore
 from directsuite.sandbox.signing.request import SignatureRequest
-from directsuite.sandbox.signing.service import (
-    _insert_document,
-    _replace_document,
-    _StoredPdf,
-    _use_document,
-)
+from directsuite.sandbox.signing.service import _insert_document, _replace_document, _StoredPdf, _use_document
 from tests.examples import scale_examples
 
 from . import documents

@@ -39,10 +39,7 @@ _MEGABYTE = 2**20
 async def open_sandbox(folder: Path | None, **options: Any) -> AsyncGenerator[tuple[Sandbox, aiohttp.ClientSession]]:
     """Open a sandbox and a client without a time limit."""
     async with Sandbox(folder, **options) as sandbox:
-        headers = {
-            "Authorization": f"Bearer {sandbox.environment['DIRECTSUITE_TOKEN']}",
-            "Content-Type": "text/plain",
-        }
+        headers = {"Authorization": f"Bearer {sandbox.environment['DIRECTSUITE_TOKEN']}", "Content-Type": "text/plain"}
         async with aiohttp.ClientSession(headers=headers, timeout=aiohttp.ClientTimeout()) as http:
             yield sandbox, http
 
