@@ -80,22 +80,19 @@ def test_redirect_may_be_a_path_and_the_request_built_again(request_: ds.Authori
     assert rebuilt.redeem(path, token_url=TOKEN) == request_.redeem(ds.Secret(path), token_url=TOKEN)
 
 
-@pytest.mark.parametrize(
-    ("query", "text"),
-    [
+def test_redirect_of_another_request_is_rejected(request_: ds.AuthorizationRequest) -> None:
+    for query, text in (
         *(("code=sentinel" + state, "state") for state in ("", "&state=", "&state=other", "&state=%F0%9F%92%A3")),
         *(("error=access_denied", "state"), ("", "state")),
         ("code=sentinel&state={state}&state={state}", "twice"),
         ("code=sentinel&code=other&state={state}", "twice"),
         ("state={state}", "neither"),
         ("code=&state={state}", "neither"),
-    ],
-)
-def test_redirect_of_another_request_is_rejected(request_: ds.AuthorizationRequest, query: str, text: str) -> None:
-    with pytest.raises(ds.InvalidArgumentError, match=text) as caught:
-        request_.redeem("https://app.example.test/back?" + query.format(state=request_.state), token_url=TOKEN)
-    assert caught.value.parameter == "redirected_url"
-    assert "sentinel" not in repr(caught.value)
+    ):
+        with pytest.raises(ds.InvalidArgumentError, match=text) as caught:
+            request_.redeem("https://app.example.test/back?" + query.format(state=request_.state), token_url=TOKEN)
+        assert caught.value.parameter == "redirected_url", (query, text)
+        assert "sentinel" not in repr(caught.value), (query, text)
 
 
 @pytest.mark.exhaustive
@@ -119,9 +116,8 @@ def test_no_redirect_without_the_state_is_believed(query: str) -> None:
         request.redeem(f"https://app.example.test/back?code=c&{query}", token_url=TOKEN)
 
 
-@pytest.mark.parametrize(
-    ("code", "error"),
-    [
+def test_rejection_in_the_redirect_is_a_typed_error(request_: ds.AuthorizationRequest) -> None:
+    cases: list[tuple[str, type[ds.ServiceError]]] = [
         ("access_denied", ds.PermissionDeniedError),
         ("unauthorized_client", ds.AuthenticationError),
         ("invalid_request", ds.BadRequestError),
@@ -130,20 +126,17 @@ def test_no_redirect_without_the_state_is_believed(query: str) -> None:
         ("server_error", ds.ServerError),
         ("temporarily_unavailable", ds.ServerError),
         ("of_its_own", ds.ServiceError),
-    ],
-)
-def test_rejection_in_the_redirect_is_a_typed_error(
-    request_: ds.AuthorizationRequest, code: str, error: type[ds.ServiceError]
-) -> None:
-    answer = back(request_, error=code, error_description="sentinel of a patient", code="sentinel")
-    with pytest.raises(ds.ServiceError) as caught:
-        request_.redeem(answer, token_url=TOKEN)
-    assert type(caught.value) is error
-    assert caught.value.code == (None if code == "of_its_own" else code)
-    assert (caught.value.operation, caught.value.service) == ("authorize", "oauth")
-    assert caught.value.message == "sentinel of a patient"
-    assert "sentinel" not in str(caught.value) + repr(vars(caught.value))
-    assert "of_its_own" not in str(caught.value)
+    ]
+    for code, error in cases:
+        answer = back(request_, error=code, error_description="sentinel of a patient", code="sentinel")
+        with pytest.raises(ds.ServiceError) as caught:
+            request_.redeem(answer, token_url=TOKEN)
+        assert type(caught.value) is error, (code, error)
+        assert caught.value.code == (None if code == "of_its_own" else code), (code, error)
+        assert (caught.value.operation, caught.value.service) == ("authorize", "oauth"), (code, error)
+        assert caught.value.message == "sentinel of a patient", (code, error)
+        assert "sentinel" not in str(caught.value) + repr(vars(caught.value)), (code, error)
+        assert "of_its_own" not in str(caught.value), (code, error)
 
 
 def test_message_of_a_rejection_without_a_description_is_its_code(request_: ds.AuthorizationRequest) -> None:
@@ -166,12 +159,12 @@ INVALID_ARGUMENTS: list[tuple[str, object]] = [
 ]
 
 
-@pytest.mark.parametrize(("name", "value"), INVALID_ARGUMENTS)
-def test_invalid_argument_is_rejected(name: str, value: object) -> None:
-    arguments: dict[str, Any] = {"authorize_url": AUTHORIZE, "client_id": "me", "redirect_uri": BACK, name: value}
-    with pytest.raises(ds.ConfigurationError, match=f"^{name} ") as caught:
-        ds.AuthorizationRequest.to(**arguments)
-    assert "Zaphod" not in str(caught.value)
+def test_invalid_argument_is_rejected() -> None:
+    for name, value in INVALID_ARGUMENTS:
+        arguments: dict[str, Any] = {"authorize_url": AUTHORIZE, "client_id": "me", "redirect_uri": BACK, name: value}
+        with pytest.raises(ds.ConfigurationError, match=f"^{name} ") as caught:
+            ds.AuthorizationRequest.to(**arguments)
+        assert "Zaphod" not in str(caught.value), (name, value)
 
 
 @pytest.mark.parametrize(("url", "text"), [("https://[app/back?code=sentinel", "not a URL"), (5, "redirected_url")])

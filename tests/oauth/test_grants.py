@@ -89,12 +89,11 @@ INVALID: list[tuple[type[Grant], dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.exhaustive
-@pytest.mark.parametrize(("cls", "changes"), INVALID, ids=ascii)
-def test_invalid_field_is_rejected(cls: type[Grant], changes: dict[str, Any]) -> None:
-    grant: Grant = cls(**(GOOD[cls] | changes))
-    with pytest.raises(ds.ConfigurationError, match=next(iter(changes))):
-        ds.DirectSuite(token=grant)
+def test_invalid_field_is_rejected() -> None:
+    for cls, changes in INVALID:
+        grant: Grant = cls(**(GOOD[cls] | changes))
+        with pytest.raises(ds.ConfigurationError, match=next(iter(changes))):
+            ds.DirectSuite(token=grant)
 
 
 def test_use_of_a_code_is_not_part_of_a_grant_s_value() -> None:

@@ -151,10 +151,7 @@ async def test_login_without_the_right_credentials_is_rejected(api: Api) -> None
         ([], "010"),
     ]
     for body, code in cases:
-        assert (await api.request("POST", f"{api.sandbox.registration_url}/login", json=body))[1]["code"] == code, (
-            body,
-            code,
-        )
+        assert (await api.request("POST", f"{api.sandbox.registration_url}/login", json=body))[1]["code"] == code, body
 
 
 async def test_addresses_are_found_by_person_and_by_user_name(registration: RegistrationApi) -> None:

@@ -59,22 +59,14 @@ REASONS: list[tuple[str, str, str, tuple[object, ...], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("method", "verb", "url", "arguments", "reason"), REASONS, ids=[each[0] for each in REASONS])
-async def test_rejection_says_what_the_service_can_have_rejected(
-    method: str,
-    verb: str,
-    url: str,
-    arguments: tuple[object, ...],
-    reason: str,
-    services: FakeServices,
-    suite: ds.DirectSuite,
-) -> None:
-    services.add_response(verb, url, {"error": "no", "description": "Ada"}, status=400)
-    with pytest.raises(ds.BadRequestError) as caught:
-        await getattr(suite.signing, method)(*arguments)
-    assert caught.value.explanation == f"{reason} (HTTP 400)"
-    assert "(HTTP 400). To see the service's reason, print .message" in str(caught.value)
-    assert caught.value.message == "no: Ada"
+async def test_rejection_says_what_the_service_can_have_rejected(services: FakeServices, suite: ds.DirectSuite) -> None:
+    for method, verb, url, arguments, reason in REASONS:
+        services.add_response(verb, url, {"error": "no", "description": "Ada"}, status=400)
+        with pytest.raises(ds.BadRequestError) as caught:
+            await getattr(suite.signing, method)(*arguments)
+        assert caught.value.explanation == f"{reason} (HTTP 400)", method
+        assert "(HTTP 400). To see the service's reason, print .message" in str(caught.value), method
+        assert caught.value.message == "no: Ada", method
 
 
 NO_SUCH_DOCUMENT = {"error": "no_such_document", "description": "gone"}
@@ -87,29 +79,23 @@ DOCUMENT_CALLS: list[tuple[str, str, str, tuple[object, ...], type[ds.ServiceErr
 ]
 
 
-@pytest.mark.parametrize(("method", "verb", "path", "arguments", "expected"), DOCUMENT_CALLS)
 async def test_missing_document_is_named_only_by_operations_with_no_other_reason(
-    method: str,
-    verb: str,
-    path: str,
-    arguments: tuple[object, ...],
-    expected: type[ds.ServiceError],
-    services: FakeServices,
-    suite: ds.DirectSuite,
+    services: FakeServices, suite: ds.DirectSuite
 ) -> None:
-    call = getattr(suite.signing, method)
-    rejections: tuple[dict[str, Any], ...] = (
-        {"payload": NO_SUCH_DOCUMENT, "status": 400},
-        {"body": b"", "status": 400},
-        {"status": 404},
-    )
-    for rejection, kind in zip(rejections, (expected, ds.BadRequestError, ds.NotFoundError), strict=True):
-        services.add_response(verb, DOCUMENT + path, **rejection)
-        with pytest.raises(ds.ServiceError) as caught:
-            await call("d1", *arguments)
-        assert type(caught.value) is kind
-        advice = "check the identifier, or save the document again"
-        assert (caught.value.advice == advice) is (kind is ds.DocumentNotFoundError)
+    for method, verb, path, arguments, expected in DOCUMENT_CALLS:
+        call = getattr(suite.signing, method)
+        rejections: tuple[dict[str, Any], ...] = (
+            {"payload": NO_SUCH_DOCUMENT, "status": 400},
+            {"body": b"", "status": 400},
+            {"status": 404},
+        )
+        for rejection, kind in zip(rejections, (expected, ds.BadRequestError, ds.NotFoundError), strict=True):
+            services.add_response(verb, DOCUMENT + path, **rejection)
+            with pytest.raises(ds.ServiceError) as caught:
+                await call("d1", *arguments)
+            assert type(caught.value) is kind, method
+            advice = "check the identifier, or save the document again"
+            assert (caught.value.advice == advice) is (kind is ds.DocumentNotFoundError), method
 
 
 async def test_later_responses_have_the_identifier_that_was_requested(
@@ -142,17 +128,19 @@ IMPOSSIBLE: dict[str, tuple[ds.Signature, str]] = {
 }
 
 
-@pytest.mark.parametrize("case", IMPOSSIBLE)
 async def test_impossible_signature_is_rejected_before_anything_is_sent(
-    case: str, services: FakeServices, suite: ds.DirectSuite
+    services: FakeServices, suite: ds.DirectSuite
 ) -> None:
-    signature, message = IMPOSSIBLE[case]
     signing = suite.signing
-    for sending in (signing.sign(_TWO_PAGES, signature), signing.multi_sign_and_pull(_TWO_PAGES, [SECOND, signature])):
-        with pytest.raises(ds.InvalidArgumentError) as caught:
-            await sending
-        assert str(caught.value).startswith(message)
-    assert not services.requests_by_url
+    for case, (signature, message) in IMPOSSIBLE.items():
+        for sending in (
+            signing.sign(_TWO_PAGES, signature),
+            signing.multi_sign_and_pull(_TWO_PAGES, [SECOND, signature]),
+        ):
+            with pytest.raises(ds.InvalidArgumentError) as caught:
+                await sending
+            assert str(caught.value).startswith(message), case
+        assert not services.requests_by_url, case
 
 
 POSSIBLE = [
@@ -164,12 +152,10 @@ POSSIBLE = [
 ]
 
 
-@pytest.mark.parametrize("signature", POSSIBLE, ids=str)
-async def test_signature_that_some_service_may_accept_is_sent(
-    signature: ds.Signature, services: FakeServices, suite: ds.DirectSuite
-) -> None:
-    services.add_response("PATCH", f"{DOCUMENT}/sign", _UPDATE)
-    await suite.signing.sign(_TWO_PAGES, signature)
+async def test_signature_that_some_service_may_accept_is_sent(services: FakeServices, suite: ds.DirectSuite) -> None:
+    for signature in POSSIBLE:
+        services.add_response("PATCH", f"{DOCUMENT}/sign", _UPDATE)
+        await suite.signing.sign(_TWO_PAGES, signature)
 
 
 _END = "the document exists, is not encrypted and allows signatures"
@@ -194,14 +180,14 @@ REJECTED: list[tuple[list[ds.Signature], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("signatures", "advice"), REJECTED, ids=range(len(REJECTED)))
 async def test_rejected_signature_is_explained_by_its_arguments_without_their_values(
-    signatures: list[ds.Signature], advice: str, services: FakeServices, suite: ds.DirectSuite
+    services: FakeServices, suite: ds.DirectSuite
 ) -> None:
-    services.add_response("PATCH", f"{DOCUMENT}/multiSign", {"error": "no", "description": "Ada"}, status=400)
-    with pytest.raises(ds.BadRequestError) as caught:
-        await suite.signing.multi_sign("d1", signatures)
-    assert caught.value.advice == advice
+    for signatures, advice in REJECTED:
+        services.add_response("PATCH", f"{DOCUMENT}/multiSign", {"error": "no", "description": "Ada"}, status=400)
+        with pytest.raises(ds.BadRequestError) as caught:
+            await suite.signing.multi_sign("d1", signatures)
+        assert caught.value.advice == advice, (signatures, advice)
 
 
 async def test_rejected_token_request_does_not_blame_the_signature(services: FakeServices) -> None:
@@ -214,20 +200,15 @@ async def test_rejected_token_request_does_not_blame_the_signature(services: Fak
     assert caught.value.advice == ""
 
 
-@pytest.mark.parametrize(
-    ("signatures", "problem"),
-    [
+async def test_argument_that_is_no_list_of_signatures_is_named(suite: ds.DirectSuite) -> None:
+    cases: list[tuple[Any, str]] = [
         (iter([ds.Signature(), 3]), ": an element is int"),
         ({None}, ": an element is None"),
         ("ab", ", not str"),
         ({"a": 1}, ": an element is str"),
         (ds.Signature(), ", not a single one"),
-    ],
-    ids=["iterator", "set", "str", "mapping", "single one"],
-)
-async def test_argument_that_is_no_list_of_signatures_is_named(
-    signatures: Any, problem: str, suite: ds.DirectSuite
-) -> None:
-    with pytest.raises(ds.InvalidArgumentError) as caught:
-        await suite.signing.multi_sign("d1", signatures)
-    assert caught.value.explanation == f"signatures: give a list of Signature{problem}"
+    ]
+    for signatures, problem in cases:
+        with pytest.raises(ds.InvalidArgumentError) as caught:
+            await suite.signing.multi_sign("d1", signatures)
+        assert caught.value.explanation == f"signatures: give a list of Signature{problem}", (signatures, problem)

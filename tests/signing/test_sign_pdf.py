@@ -150,16 +150,16 @@ INVALID_ARGUMENTS: list[tuple[tuple[Any, ...], str | None]] = [
 ]
 
 
-@pytest.mark.parametrize(("arguments", "parameter"), INVALID_ARGUMENTS)
 async def test_wrong_argument_is_rejected_before_anything_is_sent(
-    server: ScriptedServer, arguments: tuple[Any, ...], parameter: str | None, tmp_path: Path, monkeypatch: Any
+    server: ScriptedServer, tmp_path: Path, monkeypatch: Any
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    async with open_suite(server) as suite:
-        with pytest.raises(ds.InvalidArgumentError) as caught:
-            await suite.signing.sign_pdf(*arguments)
-    assert parameter in (None, caught.value.parameter)
-    assert server.requests == []
+    for arguments, parameter in INVALID_ARGUMENTS:
+        async with open_suite(server) as suite:
+            with pytest.raises(ds.InvalidArgumentError) as caught:
+                await suite.signing.sign_pdf(*arguments)
+        assert parameter in (None, caught.value.parameter), (arguments, parameter)
+        assert server.requests == [], (arguments, parameter)
 
 
 @pytest.mark.parametrize("deletion", [DELETED, REJECTED, responses.reset], ids=["deleted", "rejected", "reset"])

@@ -15,6 +15,7 @@ FORM_FIELD = {"name": "agree"}
 INFO: dict[str, Any] = {"identifier": "1", "documentDigest": "before", "formFields": [FORM_FIELD]}
 
 
+@pytest.mark.exhaustive(limit=3)
 @pytest.mark.parametrize(
     ("members", "is_proof"),
     [

@@ -42,6 +42,7 @@ MAYBE: dict[str, Responder] = {
 _REASONS = {"reset": "connection reset", "silence": "timed out after connecting"}
 
 
+@pytest.mark.exhaustive(limit=4)
 @pytest.mark.parametrize("lost", MAYBE)
 async def test_code_that_may_be_used_is_never_sent_again(service: TokenService, lost: str) -> None:
     service.script = [MAYBE[lost]]
@@ -99,6 +100,7 @@ async def test_code_is_not_sent_again_after_closing_during_its_exchange(service:
     assert len(service.server.requests) == 1
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "responder",
     [

@@ -113,6 +113,7 @@ LOST: dict[str, Responder] = {
 }
 
 
+@pytest.mark.exhaustive(limit=4)
 @pytest.mark.parametrize("lost", LOST)
 async def test_lost_token_is_requested_again(service: TokenService, lost: str) -> None:
     service.script = [LOST[lost]]
@@ -122,7 +123,7 @@ async def test_lost_token_is_requested_again(service: TokenService, lost: str) -
     assert len(service.forms) == 2
 
 
-@pytest.mark.exhaustive
+@pytest.mark.exhaustive(limit=4)
 @pytest.mark.parametrize("ask", [api.GET_DOC_INFO, api.FLATTEN], ids=str)
 @pytest.mark.parametrize("lost", LOST)
 async def test_lost_token_leaves_the_call_unsent(service: TokenService, lost: str, ask: api.ApiCall) -> None:
@@ -141,6 +142,7 @@ async def test_retry_after_of_the_token_endpoint_is_waited_for(service: TokenSer
     assert service.issued == 1
 
 
+@pytest.mark.exhaustive(limit=5)
 @pytest.mark.parametrize(
     ("code", "status", "error"),
     [
@@ -173,6 +175,7 @@ def test_guide_lists_every_code() -> None:
     assert set(re.findall(r"`(\w+)`", " ".join(cell for cell, _, _ in _ROWS_OF_GUIDE))) == set(CODES)
 
 
+@pytest.mark.exhaustive(limit=6)
 @pytest.mark.parametrize(
     ("case", "status", "error", "repeated"),
     [

@@ -161,6 +161,7 @@ async def test_cancelled_caller_loses_no_refresh_token(service: TokenService, sa
     assert (service.issued, len(saved.tokens)) == (1, 1)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("failures", [0, 1])
 @pytest.mark.parametrize("unusable", [{"access_token": "x", "token_type": "mac"}, {"access_token": 7}], ids=str)
 async def test_refresh_token_is_kept_if_the_access_token_is_unusable(

@@ -166,10 +166,7 @@ async def test_a_tuser_can_only_act_for_assigned_addresses(mail: MessagingServer
     for change, code in cases:
         body = {"authentication": AS_TUSER | change, "message": make_message(sender=change.get("directAddr", ALICE))}
         assert await mail.call_rejected("SendWithTuser", body=body) == code, (change, code)
-        assert await mail.call_rejected("GetMessageStatusWithTuser", "<x@y>", body=AS_TUSER | change) == code, (
-            change,
-            code,
-        )
+        assert await mail.call_rejected("GetMessageStatusWithTuser", "<x@y>", body=AS_TUSER | change) == code, change
         assert await nothing_happened(mail), (change, code)
 
 

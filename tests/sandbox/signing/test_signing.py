@@ -70,7 +70,9 @@ async def test_a_widget_is_placed_from_the_top_left_of_the_crop_box(
     assert [entry[key] for key in ("left", "top", "width", "height", "pageIndex")] == [20, 40, 200, 70, 1]
 
 
-@pytest.mark.parametrize("degrees", [0, 90, 180, 270])
+@pytest.mark.parametrize(
+    "degrees", [pytest.param(0, marks=pytest.mark.wide), 90, pytest.param(180, marks=pytest.mark.wide), 270]
+)
 async def test_a_signature_is_upright_on_a_rotated_page(signing: SigningCaller, tmp_path: Path, degrees: int) -> None:
     identifier = await signing.save(documents.make_rotated_page(degrees))
     body = {"gsName": "Alexandra", "widget": {"x": 200, "y": 300, "width": 120, "height": 120, "page": 1}}
@@ -133,6 +135,7 @@ async def test_a_wrong_parameter_is_rejected_by_name(signing: SigningCaller) -> 
         assert await signing.get_signature_states(identifier) == {}, (body, expected)
 
 
+@pytest.mark.exhaustive(limit=2)
 @pytest.mark.parametrize(
     ("member", "value"), [("timezone", "GMT-05:00"), ("timezone", "EST"), ("GMTOffset", -5), ("GMTOffset", -300)]
 )
@@ -150,11 +153,7 @@ async def test_an_invalid_body_is_rejected(signing: SigningCaller) -> None:
         *(("multiSign", body, "Signatures") for body in (b"{}", b'{"Signatures": []}', b'{"Signatures": {}}')),
         ("multiSign", b'{"Signatures": [5]}', "Signatures"),
     ):
-        assert reason in await signing.call_rejected("PATCH", f"/{identifier}/{operation}", body=body), (
-            operation,
-            body,
-            reason,
-        )
+        assert reason in await signing.call_rejected("PATCH", f"/{identifier}/{operation}", body=body), operation
 
 
 async def test_multi_sign_makes_all_signatures_or_none(signing: SigningCaller) -> None:
@@ -199,11 +198,11 @@ async def test_a_picture_that_unpacks_to_too_much_is_rejected(signing: SigningCa
 
 async def test_simultaneous_signatures_are_both_kept(signing: SigningCaller, tmp_path: Path) -> None:
     identifier = await signing.save(documents.make_plain_pages())
-    names = [f"S{number}" for number in range(4)]
+    names = ["S0", "S1"]
     await asyncio.gather(*(signing.call_ok("PATCH", f"/{identifier}/sign", json={"name": name}) for name in names))
     assert await signing.get_signature_states(identifier) == dict.fromkeys(await _names(signing, identifier), True)
     assert sorted(await _names(signing, identifier)) == names
-    assert count_pdfsig_valid(await signing.get_doc(identifier), tmp_path) == 4
+    assert count_pdfsig_valid(await signing.get_doc(identifier), tmp_path) == 2
 
 
 async def test_simultaneous_signing_and_deleting_is_consistent(signing: SigningCaller) -> None:
