@@ -299,8 +299,8 @@ class Events:
 
 def make_log_fields(event: Event) -> dict[str, str | int | float | bool]:
     """Return the dictionary `record.directsuite` for an event."""
-    values = {name: _to_plain_value(getattr(event, name, None)) for name in FIELDS}
-    return {"event": type(event).__name__, **{name: value for name, value in values.items() if value is not None}}
+    values = {name: value for name in FIELDS if (value := getattr(event, name, None)) is not None}
+    return {"event": type(event).__name__, **{name: _to_plain_value(value) for name, value in values.items()}}
 
 
 def is_group_logged(event: Event) -> bool:
@@ -420,13 +420,13 @@ LINES: Mapping[type[Event], tuple[int, str]] = {
 _HAPPENED_TEXT = "it happened, but its result is not available"
 
 
-def _to_plain_value(value: object) -> str | int | float | bool | None:
+def _to_plain_value(value: object) -> str | int | float | bool:
     if isinstance(value, enum.Enum):
         value = value.value
     if isinstance(value, Mapping):
         return ", ".join(f"{name} {count}" for name, count in cast("Mapping[str, int]", value).items())
     # The value of another type may be confidential.
-    return value if value is None or isinstance(value, str | int | float) else type(value).__name__
+    return value if isinstance(value, str | int | float) else type(value).__name__
 
 
 Progress = Callable[[int, int | None], None]

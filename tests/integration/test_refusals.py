@@ -10,7 +10,7 @@ import pytest
 
 import directsuite as ds
 
-from .scenario import ADA, ALICE, BOB, DOMAIN, FAX_NUMBER, PASSWORD, Scenario, make_message, make_settings
+from .scenario import ALICE, BOB, DOMAIN, FAX_NUMBER, PASSWORD, Scenario, make_message, make_settings
 
 HOURS = timedelta(hours=1)
 Call = Callable[[Scenario], Awaitable[Any]]
@@ -98,23 +98,6 @@ async def test_rejection_is_a_typed_error(scenario: Scenario) -> None:
         assert scenario.clock.sleeps == [], case
 
 
-async def test_unknown_domain_of_a_recipient_fails_on_delivery(scenario: Scenario) -> None:
-    smtp_id = (await scenario.box.send(make_message("Hi", "dan@nowhere.internal", f"nobody@{DOMAIN}"))).smtp_id or ""
-    report = await scenario.box.get_message_status(smtp_id)
-    assert [record.status for record in report.records] == [
-        ds.MessageStatus.LOCALLY_FAILED,
-        ds.MessageStatus.REMOTELY_FAILED,
-    ]
-
-
-async def test_provisioning_the_same_name_twice_is_rejected(scenario: Scenario) -> None:
-    await scenario.suite.registration.provision_id_proofed_patient(DOMAIN, ADA)
-    with pytest.raises(ds.BadRequestError) as caught:
-        await scenario.suite.registration.provision_id_proofed_patient(DOMAIN, ADA)
-    assert caught.value.code == "014"
-    assert len(await scenario.list_effects("ProvisionIDProofedPatient")) == 1
-
-
 async def test_wrong_token_is_an_authentication_error(scenario: Scenario) -> None:
     async with ds.DirectSuite(make_settings(scenario.sandbox), token="wrong", clock=scenario.clock) as suite:
         for call in (suite.signing.get_doc("d1"), suite.fax.get_multiple_message_info(FAX_NUMBER)):
@@ -150,15 +133,3 @@ async def test_another_account_may_not_touch_a_document(scenario: Scenario) -> N
                 await call
             assert (caught.value.status, caught.value.attempts) == (403, 1)
     assert await scenario.suite.signing.get_doc(document)
-
-
-async def test_document_expires_after_four_hours_without_use(scenario: Scenario) -> None:
-    document = await scenario.save()
-    scenario.sandbox.clock.advance(4 * HOURS - timedelta(seconds=1))
-    await scenario.suite.signing.get_doc(document)  # which counts as use
-    scenario.sandbox.clock.advance(4 * HOURS - timedelta(seconds=1))
-    await scenario.suite.signing.get_doc(document)
-    scenario.sandbox.clock.advance(4 * HOURS)
-    with pytest.raises((ds.BadRequestError, ds.NotFoundError)) as caught:
-        await scenario.suite.signing.get_doc(document)
-    assert caught.value.attempts == 1

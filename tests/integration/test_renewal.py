@@ -33,6 +33,7 @@ async def test_session_expired_during_provisioning_is_renewed(scenario: Scenario
     assert len(await scenario.list_effects("ProvisionIDProofedPatient")) == 1
 
 
+@pytest.mark.exhaustive(limit=1)
 @pytest.mark.parametrize("policy", [ds.RetryPolicy(), ds.RetryPolicy.none()], ids=["retries", "no retries"])
 async def test_expired_token_is_renewed_and_the_call_replayed_once(policy: ds.RetryPolicy, scenario: Scenario) -> None:
     tokens = Tokens(scenario.sandbox)
