@@ -17,12 +17,12 @@ import re
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from http import HTTPStatus
+from types import SimpleNamespace
 from typing import Any
-from unittest.mock import ANY, AsyncMock, Mock, patch
+from unittest.mock import ANY, patch
 from urllib.parse import quote
 
 from aiohttp import ClientError, ClientResponse, ClientSession
-from aiohttp.abc import AbstractStreamWriter
 from aiohttp.payload import Payload
 from yarl import URL
 
@@ -51,6 +51,12 @@ class MockedServices(aioresponses):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
+
+        async def request(session: ClientSession, method: str, url: URL | str, *args: Any, **kwargs: Any) -> Any:
+            return await self._request_mock(session, method, url, *args, **kwargs)
+
+        # The mock that aioresponses would use checks the signature, which takes longer than most tests.
+        self.patcher = patch.object(ClientSession, "_request", request)
         self.unexpected = []
         self._defined: dict[str, str] = {}
         self._sent: list[tuple[str, Any]] = []
@@ -144,9 +150,14 @@ class MockedServices(aioresponses):
     ) -> ClientResponse:
         if isinstance(kwargs.get("data"), Payload):
             # A body that streams a file has no other way to return its content.
-            writer = AsyncMock(spec=AbstractStreamWriter)
+            chunks = list[bytes]()
+
+            async def write(chunk: bytes | memoryview) -> None:
+                chunks.append(bytes(chunk))
+
+            writer: Any = SimpleNamespace(write=write)
             await kwargs["data"].write(writer)
-            kwargs["data"] = b"".join(call.args[0] for call in writer.write.await_args_list)
+            kwargs["data"] = b"".join(chunks)
         self._sent.append((describe_request(method, URL(str(url))).split()[0], kwargs.get("data")))
         mock: Any = super()
 
@@ -158,7 +169,8 @@ class MockedServices(aioresponses):
         for middleware in kwargs.get("middlewares") or ():  # those of other programs are ignored, as by aioresponses
             if isinstance(getattr(middleware, "__self__", None), Attempt):
                 kwargs["middlewares"] = ()
-                sent: ClientResponse = await middleware(Mock(headers={}), respond)
+                request: Any = SimpleNamespace(headers={}, response=True)
+                sent: ClientResponse = await middleware(request, respond)
                 return sent
         return await respond(None)
 
@@ -211,5 +223,5 @@ def mocked_services(**options: Any) -> Generator[Any]:  # the types of aiorespon
 
 class _MockedResponse(ClientResponse):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        kwargs.setdefault("stream_writer", Mock(output_size=0))
+        kwargs.setdefault("stream_writer", SimpleNamespace(output_size=0))
         super().__init__(*args, **kwargs)
