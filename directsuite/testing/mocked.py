@@ -56,7 +56,8 @@ class MockedServices(aioresponses):
             return await self._request_mock(session, method, url, *args, **kwargs)
 
         # The mock that aioresponses would use checks the signature, which takes longer than most tests.
-        self.patcher = patch.object(ClientSession, "_request", request)
+        patcher: Any = patch.object(ClientSession, "_request", request)
+        self.patcher = patcher
         self.unexpected = []
         self._defined: dict[str, str] = {}
         self._sent: list[tuple[str, Any]] = []
