@@ -43,7 +43,7 @@ async def list_numbers(faxes: FaxList) -> list[int]:
 ENDS: list[dict[str, Any]] = [{}, {"ends_with_404": True}, {"repeats_last_page": True}]
 
 
-@pytest.mark.exhaustive
+@pytest.mark.exhaustive(limit=4)
 @pytest.mark.parametrize("end", ENDS, ids=str)
 @pytest.mark.parametrize(
     ("count", "page_size"), [(35, 1), (35, 5), (35, 7), (35, 10), (3, 10), (9, 50), (10, 10), (30, 10)]
@@ -174,6 +174,7 @@ async def test_no_more_than_one_page_is_ahead(server: ScriptedServer) -> None:
                 assert len(server.requests) == pages
 
 
+@pytest.mark.exhaustive(limit=2)
 @pytest.mark.parametrize(
     ("count", "limit", "offsets"),
     [

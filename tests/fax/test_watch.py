@@ -113,6 +113,7 @@ async def test_missing_fax_raises_and_failures_are_retried(clinic: Clinic) -> No
     assert clinic.time.sleeps == [60, 60, 60]
 
 
+@pytest.mark.exhaustive(limit=1)
 @pytest.mark.parametrize("detail", [[], None])
 async def test_empty_response_does_not_end_the_watching_of_a_fax(detail: object, clinic: Clinic) -> None:
     empty = {"status": 200, "body": {"MessageDetail": detail}, "times": 1}
@@ -190,6 +191,7 @@ async def test_suite_that_is_not_open_is_reported(clinic: Clinic) -> None:
         await anext(suite.fax.watch(FAX_NUMBER))
 
 
+@pytest.mark.exhaustive(limit=1)
 @pytest.mark.parametrize(
     "arguments",
     [

@@ -49,7 +49,7 @@ SPANS: dict[str, tuple[datetime | None, datetime | None, str, str]] = {
 }
 
 
-@pytest.mark.exhaustive
+@pytest.mark.exhaustive(limit=3)
 @pytest.mark.parametrize("metadata", [False, True], ids=["messages", "metadata"])
 @pytest.mark.parametrize(("begin", "end", "in_milliseconds", "in_utc"), SPANS.values(), ids=SPANS)
 async def test_span_in_the_path(
@@ -107,7 +107,7 @@ class NoOffset(tzinfo):
     def tzname(self, dt: datetime | None) -> None: ...
 
 
-@pytest.mark.exhaustive
+@pytest.mark.exhaustive(limit=2)
 @pytest.mark.parametrize("span", [format_span_in_milliseconds, format_span_in_utc], ids=lambda span: span.__name__)
 @pytest.mark.parametrize("parameter", ["begin", "end"])
 @pytest.mark.parametrize("zone", [None, NoOffset()], ids=["none", "no offset"])

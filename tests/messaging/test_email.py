@@ -249,7 +249,7 @@ MESSAGE_PARTS = {
 }
 
 
-@pytest.mark.exhaustive
+@pytest.mark.exhaustive(limit=5)
 @pytest.mark.parametrize("policy", POLICIES.values(), ids=POLICIES.keys())
 @pytest.mark.parametrize(("content_type", "content"), MESSAGE_PARTS.items(), ids=MESSAGE_PARTS.keys())
 def test_message_part_keeps_its_type_and_bytes(content_type: str, content: bytes, policy: email.policy.Policy) -> None:
@@ -407,7 +407,9 @@ def test_email_made_from_parts_of_both_apis_is_read() -> None:
 
 
 @given(
-    parts=st.lists(st.tuples(st.sampled_from([*MESSAGE_PARTS, "image/png", "text/x-a", ""]), st.binary(max_size=40)))
+    parts=st.lists(
+        st.tuples(st.sampled_from([*MESSAGE_PARTS, "image/png", "text/x-a", ""]), st.binary(max_size=40)), max_size=5
+    )
 )
 def test_every_part_is_attached_whatever_it_contains(parts: list[tuple[str, bytes]]) -> None:
     message = _from_bytes(_multipart(*(_part(kind, content.replace(b"--=_1", b"")) for kind, content in parts)))

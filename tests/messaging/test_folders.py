@@ -30,6 +30,7 @@ async def test_what_was_read_makes_room(server: ScriptedServer) -> None:
         assert await measure_elapsed(read_listing(suite, batch_size=8, batch_bytes=9 * KB)) <= 100 / CONNECTIONS + 1
 
 
+@pytest.mark.exhaustive(limit=2)
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("connections", [1, CONNECTIONS])
 async def test_slow_reader_stops_the_fetching(server: ScriptedServer, method: str, connections: int) -> None:
@@ -64,6 +65,7 @@ async def test_empty_folder_asks_for_no_batch(server: ScriptedServer, method: st
     assert folder.batches == []
 
 
+@pytest.mark.exhaustive(limit=1)
 @pytest.mark.parametrize("method", METHODS)
 @settings(max_examples=scale_examples(30))
 @given(uids=st.sets(st.integers(0, 2**63 - 1), max_size=30), batch_size=st.integers(1, 40), data=st.data())
@@ -82,6 +84,7 @@ def test_every_existing_message_is_yielded_once_by_uid(
         assert runner.run(main()) == (sorted(uids - vanished), None)
 
 
+@pytest.mark.exhaustive(limit=1)
 @pytest.mark.parametrize(
     "spoilt", [responses.respond(b'{"success": true, "mess'), responses.truncate({"success": True}), responses.reset]
 )
@@ -118,6 +121,7 @@ async def test_nothing_is_fetched_after_a_rejection_and_what_is_in_progress_ends
     assert len(folder.batches) == asked
 
 
+@pytest.mark.exhaustive(limit=4)
 @pytest.mark.parametrize("name", ["batch_size", "batch_bytes"])
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("number", [0, -1, True, 2.0])

@@ -38,7 +38,7 @@ STREAMED_FORMS: dict[str, tuple[str, list[int]]] = {
 }
 
 
-@pytest.mark.exhaustive
+@pytest.mark.exhaustive(limit=3)
 @pytest.mark.parametrize("name", STREAMED)
 @pytest.mark.parametrize(("body", "uids"), STREAMED_FORMS.values(), ids=STREAMED_FORMS)
 async def test_forms_of_a_streamed_response(
@@ -58,7 +58,7 @@ MALFORMED_STREAMS: dict[str, tuple[str, type[ds.DirectSuiteError], str | None]] 
 }
 
 
-@pytest.mark.exhaustive
+@pytest.mark.exhaustive(limit=4)
 @pytest.mark.parametrize("name", STREAMED)
 @pytest.mark.parametrize(("body", "kind", "path"), MALFORMED_STREAMS.values(), ids=MALFORMED_STREAMS)
 async def test_malformed_streamed_response_is_a_typed_error(
@@ -72,7 +72,7 @@ async def test_malformed_streamed_response_is_a_typed_error(
     assert getattr(caught.value, "path", None) == path
 
 
-@pytest.mark.exhaustive
+@pytest.mark.exhaustive(limit=2)
 @pytest.mark.parametrize("name", STREAMED)
 @pytest.mark.parametrize(
     ("messages", "uids"),

@@ -27,6 +27,7 @@ NOTHING_TO_DO: dict[str, tuple[Callable[[ds.Mailbox], Awaitable[Any]], Any]] = {
 }
 
 
+@pytest.mark.exhaustive(limit=2)
 @pytest.mark.parametrize("uid", [-5, "-1", 2**63, 1e30, "9" * 30, None, "1\xff"])
 async def test_listing_with_a_uid_that_cannot_be_names_its_place(
     uid: object, services: FakeServices, box: ds.Mailbox
@@ -62,6 +63,7 @@ async def test_send_sends_a_message_that_has_headers_with_them(
         assert sent.members["message"]["headers"] == [{"name": "X-Case", "value": "7"}]
 
 
+@pytest.mark.exhaustive(limit=2)
 @pytest.mark.parametrize("sender", [None, ALICE, ALICE.upper()])
 @pytest.mark.parametrize("tuser", [False, True], ids=["mailbox", "tuser"])
 async def test_sender_is_filled_in_and_compared_case_insensitively(
@@ -81,6 +83,7 @@ async def test_response_to_a_send_without_a_message_id_is_a_success(services: Fa
         assert (await box.send(_MESSAGE)).smtp_id == ""
 
 
+@pytest.mark.exhaustive(limit=2)
 @pytest.mark.parametrize(
     "spoilt",
     [{"body": b'{"success": tr'}, {"body": b"<html>"}, {"body": b""}, {"status": 502}, {"status": 500, "body": b"{}"}],
@@ -109,6 +112,7 @@ FAILURES: list[tuple[str, str, Callable[[ds.Mailbox], Awaitable[object]]]] = [
 ]
 
 
+@pytest.mark.exhaustive(limit=2)
 @pytest.mark.parametrize(("path", "advice", "call"), FAILURES, ids=[path for path, _, _ in FAILURES])
 async def test_rejection_says_what_to_check_about_the_folder(
     path: str, advice: str, call: Callable[[ds.Mailbox], Awaitable[object]], services: FakeServices, box: ds.Mailbox

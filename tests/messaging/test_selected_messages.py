@@ -48,6 +48,7 @@ SELECTIONS: dict[str, tuple[dict[str, Any], list[int]]] = {
 }
 
 
+@pytest.mark.exhaustive(limit=3)
 @pytest.mark.parametrize(("options", "expected"), SELECTIONS.values(), ids=SELECTIONS)
 async def test_messages_are_selected(
     options: dict[str, Any], expected: list[int], services: FakeServices, box: ds.Mailbox

@@ -92,6 +92,7 @@ async def send(
     return cast("dict[str, Any]", json.loads(bodies[0])["message"])
 
 
+@pytest.mark.exhaustive(limit=4)
 @pytest.mark.parametrize("operation", FACADES)
 @pytest.mark.parametrize(("arguments", "expected"), RECIPIENTS.values(), ids=RECIPIENTS)
 async def test_send_takes_addresses_as_text(
@@ -150,6 +151,7 @@ INVALID: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
+@pytest.mark.exhaustive(limit=8)
 @pytest.mark.parametrize(("parameter", "arguments"), INVALID.values(), ids=INVALID)
 async def test_send_rejects(parameter: str, arguments: dict[str, Any], services: FakeServices, box: ds.Mailbox) -> None:
     with pytest.raises(ds.InvalidArgumentError) as caught:

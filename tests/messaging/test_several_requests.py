@@ -56,7 +56,7 @@ SLOW_FIRST_STEPS: dict[str, tuple[OnBox, list[Any]]] = {
 }
 
 
-@pytest.mark.exhaustive
+@pytest.mark.exhaustive(limit=2)
 @pytest.mark.parametrize(("call", "answers"), SLOW_FIRST_STEPS.values(), ids=SLOW_FIRST_STEPS)
 @pytest.mark.parametrize("seconds", [0.05, 0.3, 1.5])
 async def test_one_deadline_holds_over_every_step(
@@ -81,6 +81,7 @@ NO_LOOKS: dict[str, tuple[list[Responder], Responder, float | None]] = {
 }
 
 
+@pytest.mark.exhaustive(limit=2)
 @pytest.mark.parametrize(("script", "looks", "timeout"), NO_LOOKS.values(), ids=NO_LOOKS)
 async def test_send_without_a_response_is_not_sent_again_without_a_look(
     server: ScriptedServer, script: list[Responder], looks: Responder, timeout: float | None
@@ -126,7 +127,7 @@ async def test_last_look_is_at_the_end_of_the_settle_time(server: ScriptedServer
     assert sum(clock.sleeps) == pytest.approx(30)
 
 
-@pytest.mark.exhaustive
+@pytest.mark.exhaustive(limit=2)
 @pytest.mark.parametrize("shown", [" {} ", "{}\r\n", "", None], ids=["blanks", "line break", "empty", "null"])
 @pytest.mark.parametrize("upper", [False, True], ids=["as sent", "in capitals"])
 async def test_request_id_in_another_form_counts_as_present(
@@ -183,6 +184,7 @@ REPEATS: dict[str, tuple[list[Responder], bool]] = {
 }
 
 
+@pytest.mark.exhaustive(limit=4)
 @pytest.mark.parametrize("call", TAKES_AWAY.values(), ids=TAKES_AWAY)
 @pytest.mark.parametrize(("script", "is_error"), REPEATS.values(), ids=REPEATS)
 async def test_rejection_is_an_error_unless_it_is_of_a_repeat_and_the_messages_are_gone(
@@ -233,6 +235,7 @@ UNREADABLE_LOOKS: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.exhaustive(limit=2)
 @pytest.mark.parametrize("look", UNREADABLE_LOOKS.values(), ids=UNREADABLE_LOOKS)
 async def test_partial_search_prevents_resend(look: dict[str, Any], server: ScriptedServer) -> None:
     server.enqueue(responses.reset)

@@ -46,7 +46,7 @@ def add_login_responses(context: FakeServices, *session_ids: str) -> None:
         context.add_response("POST", LOGIN, _SUCCESS | {"sessionId": session_id})
 
 
-@pytest.mark.exhaustive
+@pytest.mark.exhaustive(limit=6)
 @pytest.mark.parametrize("status", [200, 400, 500])
 @pytest.mark.parametrize(("code", "expected"), CODES.items(), ids=CODES)
 async def test_code_decides_the_class_and_is_not_tried_again(

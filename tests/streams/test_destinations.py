@@ -95,6 +95,7 @@ OWN: list[Exception] = [
 ]
 
 
+@pytest.mark.exhaustive(limit=2)
 @pytest.mark.parametrize("own", OWN, ids=["value", "reset", "connection", "timeout", "errno of text", "large errno"])
 async def test_error_of_a_callable_is_raised_unchanged(server: ScriptedServer, own: Exception) -> None:
     async with open_suite(server) as suite:
@@ -164,6 +165,7 @@ REJECTED: list[tuple[Any, dict[str, Any], str]] = [
 ]
 
 
+@pytest.mark.exhaustive(limit=6)
 @pytest.mark.parametrize(("destination", "options", "parameter"), REJECTED)
 async def test_invalid_destination_is_rejected(
     server: ScriptedServer, suite: ds.DirectSuite, destination: Any, options: dict[str, Any], parameter: str
@@ -269,6 +271,7 @@ TO_A_DESTINATION: dict[str, tuple[object, ...]] = {
 }
 
 
+@pytest.mark.exhaustive(limit=2)
 @pytest.mark.parametrize("method", TO_A_DESTINATION)
 async def test_document_larger_than_max_bytes_is_rejected(server: ScriptedServer, tmp_path: Path, method: str) -> None:
     server.default_responder = responses.respond(LINES)

@@ -58,6 +58,7 @@ WRITERS: dict[str, Callable[[], Takes]] = {
 }
 
 
+@pytest.mark.exhaustive(limit=2)
 @pytest.mark.parametrize("kind", WRITERS)
 async def test_writer_gets_everything_whatever_it_returns(suite: ds.DirectSuite, kind: str) -> None:
     writer = WRITERS[kind]()

@@ -57,6 +57,7 @@ UPLOADS: dict[str, tuple[Do, int | None, int]] = {
 }
 
 
+@pytest.mark.exhaustive(limit=3)
 @pytest.mark.parametrize("kind", UPLOADS)
 async def test_progress_of_what_is_sent_rises_to_its_total(suite: ds.DirectSuite, kind: str) -> None:
     do, total, size = UPLOADS[kind]
@@ -77,7 +78,7 @@ DOWNLOADS: dict[str, Do] = {
 }
 
 
-@pytest.mark.exhaustive
+@pytest.mark.exhaustive(limit=3)
 @pytest.mark.parametrize("chunked", [False, True])
 @pytest.mark.parametrize("kind", DOWNLOADS)
 async def test_progress_of_what_is_received_rises_to_its_total(
@@ -123,7 +124,7 @@ def raise_own_error(done: int, _total: int | None) -> None:
         raise OwnError
 
 
-@pytest.mark.exhaustive
+@pytest.mark.exhaustive(limit=4)
 @pytest.mark.parametrize("kind", [*UPLOADS, *DOWNLOADS])
 async def test_error_of_a_progress_callback_ends_the_call(
     server: ScriptedServer, suite: ds.DirectSuite, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -67,6 +67,7 @@ def calls_of(suite: ds.DirectSuite, file: SlowFile) -> dict[str, Any]:
     }
 
 
+@pytest.mark.exhaustive(limit=1)
 @pytest.mark.parametrize("name", ["save", "download", "sign_and_pull"])
 async def test_slow_file_does_not_block_the_event_loop(server: ScriptedServer, name: str) -> None:
     file = SlowFile(LARGE if name == "save" else b"")
@@ -130,6 +131,7 @@ def slow_disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
     released.set()
 
 
+@pytest.mark.exhaustive(limit=2)
 @pytest.mark.parametrize("send", SENDERS.values(), ids=SENDERS.keys())
 async def test_deadline_covers_opening_the_file_to_send(
     server: ScriptedServer, tmp_path: Path, slow_disk: threading.Event, send: Callable[..., Coroutine[Any, Any, object]]
@@ -155,6 +157,7 @@ RECEIVERS: dict[str, Callable[[ds.Signing, Path], Coroutine[Any, Any, object]]] 
 }
 
 
+@pytest.mark.exhaustive(limit=2)
 @pytest.mark.parametrize("opened_after", [0.75, 1], ids=["in time", "too late"])
 @pytest.mark.parametrize(("operation", "receive"), RECEIVERS.items(), ids=RECEIVERS.keys())
 async def test_deadline_covers_opening_the_destination(

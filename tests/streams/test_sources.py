@@ -74,6 +74,7 @@ SOURCES: dict[str, tuple[Callable[[Path], Any], bool]] = {
 }
 
 
+@pytest.mark.exhaustive(limit=5)
 @pytest.mark.parametrize("kind", SOURCES)
 async def test_source_arrives_complete(server: ScriptedServer, tmp_path: Path, kind: str) -> None:
     make, sized = SOURCES[kind]
@@ -83,6 +84,7 @@ async def test_source_arrives_complete(server: ScriptedServer, tmp_path: Path, k
     assert ("content-length" in server.requests[0].headers) == sized
 
 
+@pytest.mark.exhaustive(limit=5)
 @pytest.mark.parametrize(
     "kind", sorted(SOURCES.keys() - {"seek that returns None"})
 )  # its size is unknown, but it can seek
@@ -114,7 +116,7 @@ async def test_size_given_is_the_length_announced(server: ScriptedServer, suite:
     assert pybase64.b64decode(server.requests[0].body) == content
 
 
-@pytest.mark.exhaustive
+@pytest.mark.exhaustive(limit=3)
 @pytest.mark.parametrize("pieces", [1, 1000, PIECE_BYTES, 10**7])
 @pytest.mark.parametrize("off", [-1, -200_000, 1, 3, 200_000])
 async def test_source_of_another_size_never_completes_its_request(
@@ -194,6 +196,7 @@ REJECTED: list[tuple[Any, Any, str]] = [
 ]
 
 
+@pytest.mark.exhaustive(limit=5)
 @pytest.mark.parametrize(("source", "size", "parameter"), REJECTED)
 async def test_invalid_source_is_rejected(server: ScriptedServer, source: Any, size: Any, parameter: str) -> None:
     async with open_suite(server) as suite:

@@ -40,6 +40,7 @@ def test_a_time_is_due_if_past_or_too_far_in_the_future(due_ms: int, is_now: boo
     assert is_due(1_000 + due_ms, 1_000, 900_000) is is_now
 
 
+@pytest.mark.exhaustive(limit=2)
 @pytest.mark.parametrize("jump", JUMPS)
 @pytest.mark.parametrize("was_wrong", [True, False], ids=["a wrong clock is set right", "the clock jumps"])
 async def test_quarantined_message_is_retried_after_a_jump(was_wrong: bool, jump: float, mail: MailScenario) -> None:
@@ -67,6 +68,7 @@ async def is_audited(mail: MailScenario) -> bool:
     return "GetMessageMetaData" in mail.requested_operations
 
 
+@pytest.mark.exhaustive(limit=2)
 @pytest.mark.parametrize(
     ("jump", "hours_until_audit"),
     [
@@ -89,6 +91,7 @@ async def test_audit_after_a_wrong_clock_is_set_right(jump: float, hours_until_a
     assert not await is_audited(mail)
 
 
+@pytest.mark.exhaustive(limit=2)
 @pytest.mark.parametrize(("jump", "is_now"), [(-YEARS, True), (-HOUR, True), (HOUR, False), (YEARS, True)])
 async def test_audit_after_the_clock_jumps(jump: float, is_now: bool, mail: MailScenario) -> None:
     await mail.begin(1, 2, 3)
@@ -98,6 +101,7 @@ async def test_audit_after_the_clock_jumps(jump: float, is_now: bool, mail: Mail
     assert not await is_audited(mail)
 
 
+@pytest.mark.exhaustive(limit=1)
 @pytest.mark.parametrize("jump", JUMPS)
 async def test_rejected_deletion_is_redelivered_after_clock_correction(jump: float, mail: MailScenario) -> None:
     await mail.begin(1, 2, 3, 4, 5)

@@ -43,6 +43,7 @@ LOST_LISTS = {
 }
 
 
+@pytest.mark.exhaustive(limit=2)
 @pytest.mark.parametrize("listing", LOST_LISTS)
 async def test_uids_missing_from_one_listing_delete_nothing(listing: str, mail: MailScenario) -> None:
     await mail.begin(1, 2, 3, 4, 5)
@@ -81,6 +82,7 @@ async def test_copy_is_no_move_while_the_listing_of_its_folder_is_empty(mail: Ma
     assert mail.sink.kinds == [Kind.NEW] * 7
 
 
+@pytest.mark.exhaustive(limit=1)
 @pytest.mark.parametrize("rounds", [1, 5])
 async def test_folder_missing_from_the_list_of_folders_keeps_its_messages(rounds: int, mail: MailScenario) -> None:
     mail.add("INBOX.Archive", 1, 2)
@@ -104,6 +106,7 @@ async def test_folder_that_every_operation_reports_as_deleted_is_gone(mail: Mail
     assert (status.status, status.folders) == (SyncStatus.UP_TO_DATE, {})
 
 
+@pytest.mark.exhaustive(limit=1)
 @pytest.mark.parametrize("name", ["", ".", "..", "INBOX.a\0b"])
 async def test_folder_that_no_request_can_name_is_skipped_and_reported(name: str, mail: MailScenario) -> None:
     mail.add("INBOX", 1)
@@ -119,6 +122,7 @@ async def test_folder_that_no_request_can_name_is_skipped_and_reported(name: str
         assert "GetFolders lists a folder whose name" in status.folders[name]
 
 
+@pytest.mark.exhaustive(limit=2)
 @pytest.mark.parametrize(
     ("folders", "others"),
     [
@@ -143,6 +147,7 @@ async def test_odd_list_of_folders_leaves_the_others_synchronised(
     assert status.folders.keys() == others
 
 
+@pytest.mark.exhaustive(limit=2)
 @pytest.mark.parametrize("received_ms", [BEFORE_1970_MS, -1, 0, LAST_MS, LAST_MS + 999])
 async def test_message_received_before_1970_or_in_9999_stops_no_other(received_ms: int, mail: MailScenario) -> None:
     mail.add("INBOX", 1, receivedDate=received_ms)
@@ -168,6 +173,7 @@ def counted_two_more(_folder: str, document: Document) -> Document:
 UNREADABLE_FILE = {"attachments": [{"filename": "a.pdf", "contentType": "application/pdf", "content": "?"}]}
 
 
+@pytest.mark.exhaustive(limit=2)
 @pytest.mark.parametrize("unreadable", [{"body": {}}, UNREADABLE_FILE], ids=["body", "attachment"])
 @pytest.mark.parametrize("has_metadata", [True, False])
 async def test_unreadable_message_is_quarantined(unreadable: Document, has_metadata: bool, mail: MailScenario) -> None:
@@ -195,6 +201,7 @@ UNREADABLE = {"unreadable date"}
 """Cases that need a field to be readable, or the response to be read without it."""
 
 
+@pytest.mark.exhaustive(limit=2)
 @pytest.mark.parametrize("difference", [each for each in DIFFERENT_METADATA if each not in UNREADABLE])
 async def test_metadata_that_differ_from_messages_move_nothing(difference: str, mail: MailScenario) -> None:
     mail.add("INBOX", *range(1, 31))
@@ -216,6 +223,7 @@ async def test_metadata_that_differ_from_messages_move_nothing(difference: str, 
     assert status.status is SyncStatus.UP_TO_DATE
 
 
+@pytest.mark.exhaustive(limit=1)
 @pytest.mark.parametrize("difference", ["size of -1", "no Message-ID"])
 async def test_new_numbers_are_seen_although_metadata_differ(difference: str, mail: MailScenario) -> None:
     mail.add("INBOX", *range(1, 31))
@@ -298,6 +306,7 @@ async def test_message_missing_but_too_large_to_return_is_not_gone(mail: MailSce
         await lose(mail, 5)
 
 
+@pytest.mark.exhaustive(limit=1)
 @pytest.mark.parametrize("count", [rejected, counted_two_more], ids=["rejected", "too high"])
 async def test_deletions_are_seen_although_the_count_is_unusable(
     count: Callable[[str, Document], Document], mail: MailScenario

@@ -33,6 +33,7 @@ class Held:
         self.taken += len(changes)
 
 
+@pytest.mark.exhaustive(limit=1)
 @pytest.mark.parametrize("how", ["run", "once"])
 async def test_stop_lets_rounds_in_progress_finish_and_starts_none(
     scenario: Scenario, how: str, store: SqliteStore

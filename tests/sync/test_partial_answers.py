@@ -256,6 +256,7 @@ async def test_message_deleted_during_crash_is_reported_without_audit(
     assert set(third.changes) == {(Kind.GONE, "INBOX", 3), (Kind.GONE, "INBOX", 4)}
 
 
+@pytest.mark.exhaustive(limit=1)
 @pytest.mark.parametrize(("messages", "rounds"), [(8, 4), (80, 5)])
 async def test_the_rounds_of_a_first_synchronisation_are_bounded(
     store: SqliteStore, monkeypatch: pytest.MonkeyPatch, messages: int, rounds: int
@@ -331,6 +332,7 @@ async def test_many_unfetchable_messages_are_quarantined_if_others_succeed(scene
     assert scene.server.request_counts["metadata"] == 1
 
 
+@pytest.mark.exhaustive(limit=1)
 @pytest.mark.parametrize("mended", [True, False])
 async def test_quarantined_messages_are_retried_gradually(scene: SyncScenario, mended: bool) -> None:
     scene.server.folders_by_name["INBOX"] |= make_messages(11, 60)

@@ -48,6 +48,7 @@ class ClosedForWishes(SqliteStore):
         raise ClosedError("The store is closed.")
 
 
+@pytest.mark.exhaustive(limit=1)
 @pytest.mark.parametrize("interval", [None, 500.0])
 async def test_every_folder_that_was_seen_counts_for_the_interval(scenario: Scenario, interval: float | None) -> None:
     for number in range(4):

@@ -79,7 +79,7 @@ async def test_the_read_state_is_not_requested_for_other_sinks(
     assert heard.requests["GetUnreadMessageCount"] == 0
 
 
-@pytest.mark.exhaustive
+@pytest.mark.exhaustive(limit=1)
 @pytest.mark.parametrize("operation", ["GetUnreadMessageCount", "GetUnreadMessages"])
 @pytest.mark.parametrize("status", [403, 500])
 async def test_a_service_without_the_read_state_is_synchronised(

@@ -94,6 +94,7 @@ async def test_quarantined_message_is_reported_deleted_when_it_is(store: SqliteS
     assert sink[-1] == (Kind.GONE, "INBOX", 3)
 
 
+@pytest.mark.exhaustive(limit=1)
 @pytest.mark.parametrize("count", [1, 2, 50])
 async def test_sink_that_rejects_everything_quarantines_nothing(store: SqliteStore, count: int) -> None:
     scene, sink = scene_of(store, count)
@@ -215,6 +216,7 @@ async def test_a_rejected_change_of_any_kind_is_quarantined(store: SqliteStore, 
         assert told in (Kind.MOVED, Kind.RESTORED)
 
 
+@pytest.mark.exhaustive(limit=1)
 @pytest.mark.parametrize("count", [6, 30])
 async def test_retried_quarantined_changes_block_no_other(store: SqliteStore, count: int) -> None:
     scene, _ = scene_of(store, 60, *range(2, 2 + count))

@@ -204,7 +204,7 @@ async def journal_of_deliveries(path: Path) -> None:
 KINDS = {"store": opened_and_closed, "signing": journal_of_signing, "delivery": journal_of_deliveries}
 
 
-@pytest.mark.exhaustive
+@pytest.mark.exhaustive(limit=3)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("there", [*KINDS, "somebody's"])
 def test_a_database_of_another_kind_is_rejected_and_unchanged(kind: str, there: str, path: Path) -> None:
@@ -264,7 +264,7 @@ async def look_beside_by_another_name(path: Path) -> None:
     await look_beside(link)
 
 
-@pytest.mark.exhaustive
+@pytest.mark.exhaustive(limit=3)
 @pytest.mark.skipif(sys.platform == "win32", reason="modes are a matter of POSIX")
 @pytest.mark.parametrize("mode", [0o644, 0o640, 0o606])
 @pytest.mark.parametrize("use", [*KINDS.values(), look_beside, look_beside_by_another_name])
@@ -301,6 +301,7 @@ async def test_pragmas_are_set(path: Path) -> None:
         assert {name: await pragma(store, name) for name in pragmas} == pragmas
 
 
+@pytest.mark.exhaustive(limit=2)
 @pytest.mark.parametrize("second", ["same path", "link", "hard link", "lock removed"])
 async def test_a_second_store_on_the_same_file_is_rejected(second: str, path: Path) -> None:
     link = path.with_name("link.db")
@@ -335,7 +336,7 @@ def test_one_of_many_threads_opens_a_new_file(path: Path) -> None:
     asyncio.run(opened_and_closed(path))
 
 
-@pytest.mark.exhaustive
+@pytest.mark.exhaustive(limit=3)
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such pipes")
 @pytest.mark.parametrize("use", [*KINDS.values(), look_beside])
 @pytest.mark.parametrize("special", ["pipe", "folder", "lock is a folder"])

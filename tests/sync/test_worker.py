@@ -57,6 +57,7 @@ def rounds(scenario: Scenario, monkeypatch: pytest.MonkeyPatch) -> RoundStub:
     return RoundStub(scenario, monkeypatch)
 
 
+@pytest.mark.exhaustive(limit=2)
 @pytest.mark.parametrize(
     ("result", "seconds"),
     [
@@ -76,6 +77,7 @@ async def test_back_off_after_failures(
     assert [*delays[:3], delays[-1]] == [pytest.approx(each, rel=0.11) for each in seconds]
 
 
+@pytest.mark.exhaustive(limit=6)
 @pytest.mark.parametrize(
     ("report", "seconds"),
     [
@@ -147,6 +149,7 @@ async def test_another_sink_is_rejected_before_a_round(scenario: Scenario, tmp_p
     assert list((tmp_path / "other").iterdir()) == told.changes == []
 
 
+@pytest.mark.exhaustive(limit=1)
 @pytest.mark.parametrize("starting", ["once", "run"])  # changes() has its own test in test_synchronizer
 async def test_sink_of_store_beside_another_is_rejected_at_start(scenario: Scenario, starting: str) -> None:
     await scenario.deliver("one")

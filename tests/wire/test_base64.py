@@ -90,6 +90,7 @@ def test_pieces_are_accepted_if_the_complete_text_is(text: bytes, cuts: list[int
     assert cut == whole
 
 
+@pytest.mark.exhaustive(limit=2)
 @pytest.mark.parametrize("piece", [b" " * 65_536, b"\r\n", b"\n\n\n", b"AAAA" + b"\n" * 1000])
 def test_text_that_is_mostly_blank_is_rejected(piece: bytes) -> None:
     with pytest.raises(MismatchError):

@@ -64,7 +64,7 @@ def _within_64_bits(value: Any) -> bool:
     return not isinstance(value, int) or -(2**63) <= value < 2**64
 
 
-@pytest.mark.exhaustive(limit=16)
+@pytest.mark.exhaustive(limit=6)
 @pytest.mark.parametrize("name", CONVERTERS)
 @pytest.mark.parametrize("cls", MODEL_CLASSES, ids=lambda cls: cls.__name__)
 @settings(
@@ -263,7 +263,7 @@ def test_copy_of_a_converter_has_its_hooks() -> None:
     assert copied.structure(MESSAGE, ds.MessageDetail).recipients == [ds.Recipient("A@B")]
 
 
-@pytest.mark.exhaustive
+@pytest.mark.exhaustive(limit=5)
 @pytest.mark.parametrize("error", [ValueError, KeyError, TypeError, MismatchError, ZeroDivisionError])
 @pytest.mark.parametrize(
     ("kind", "path"),

@@ -20,9 +20,6 @@ SECONDS = st.datetimes(datetime(1900, 1, 2), datetime(9999, 12, 30), timezones=O
 )
 
 
-MILLISECONDS = SECONDS.filter(lambda moment: not _looks_like_another_form(moment))
-
-
 def _looks_like_another_form(moment: datetime) -> bool:
     """Return True if this moment, in milliseconds, could be a number of seconds or digits of a calendar."""
     number = (moment - EPOCH) // timedelta(milliseconds=1)
@@ -50,7 +47,6 @@ FORMS: dict[str, Callable[[datetime], object]] = {
     "fraction of milliseconds": lambda moment: moment.isoformat(timespec="milliseconds"),
     "offset without colon": _java,
     "Z": lambda moment: moment.astimezone(UTC).isoformat().replace("+00:00", "Z"),
-    "Z and fraction": lambda moment: moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.000000000Z"),
     "no offset is UTC": lambda moment: moment.astimezone(UTC).replace(tzinfo=None).isoformat(),
     "blanks around": lambda moment: f" {moment.isoformat()}\n",
     "a zone after the offset": lambda moment: f"{moment.isoformat()}[Europe/Berlin]",
@@ -61,18 +57,12 @@ FORMS: dict[str, Callable[[datetime], object]] = {
 }
 
 
-@pytest.mark.parametrize("form", FORMS.values(), ids=FORMS.keys())
 @given(moment=SECONDS)
-def test_every_form_gives_the_same_moment(form: Callable[[datetime], object], moment: datetime) -> None:
-    read = read_datetime(form(moment))
-    assert read == moment
-    assert read.tzinfo is UTC
-
-
-@pytest.mark.parametrize("form", NUMBERS.values(), ids=NUMBERS.keys())
-@given(moment=MILLISECONDS)
-def test_milliseconds_give_the_moment(form: Callable[[datetime], object], moment: datetime) -> None:
-    assert read_datetime(form(moment)) == moment
+def test_every_form_gives_the_same_moment(moment: datetime) -> None:
+    forms = FORMS if _looks_like_another_form(moment) else FORMS | NUMBERS
+    read = {name: read_datetime(form(moment)) for name, form in forms.items()}
+    assert read == dict.fromkeys(forms, moment)
+    assert {each.tzinfo for each in read.values()} == {UTC}
 
 
 AT_4_PM = datetime(2024, 11, 6, 16, 6, 15, tzinfo=UTC)
@@ -118,11 +108,10 @@ READ: list[tuple[object, datetime]] = [
 ]
 
 
-@pytest.mark.parametrize(("value", "moment"), READ, ids=lambda value: repr(value)[:40])
-def test_listed_form_is_read(value: object, moment: datetime) -> None:
-    read = read_datetime(value)
-    assert read == moment
-    assert read.tzinfo is UTC
+def test_listed_forms_are_read() -> None:
+    read = [(value, read_datetime(value)) for value, _ in READ]
+    assert read == READ
+    assert {moment.tzinfo for _, moment in read} == {UTC}
 
 
 @given(st.datetimes(timezones=st.just(UTC)))
@@ -168,48 +157,38 @@ REJECTED: list[object] = [
 ]
 
 
-@pytest.mark.parametrize("value", REJECTED, ids=lambda value: repr(value)[:24])
-def test_invalid_date_is_rejected(value: object) -> None:
-    with pytest.raises(MismatchError):
+def is_rejected(value: object) -> bool:
+    try:
         read_datetime(value)
+    except MismatchError:
+        return True
+    return False
 
 
-@pytest.mark.exhaustive
+def test_invalid_dates_are_rejected() -> None:
+    assert [value for value in REJECTED if not is_rejected(value)] == []
+
+
 @pytest.mark.parametrize(
     "text",
     ["2024-11-06T16:06:15.", "2024-11-06T16:06:15Z[", "Wed, 06 Nov 2024 16:06:15 +0000 (", "Nov 6, 2024 ", "20241106"],
 )
-@pytest.mark.parametrize("filling", ["0", " ", "[a]", "(", "a", ":"])
-def test_long_text_is_rejected(text: str, filling: str) -> None:
-    with pytest.raises(MismatchError):
-        read_datetime(text + filling * 1_000_000 + "!")
+def test_long_text_is_rejected(text: str) -> None:
+    for filling in ("0", " ", "[a]", "(", "a", ":"):
+        assert is_rejected(text + filling * 1_000_000 + "!")
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "Sun, 06 Nov 1994 08:49:37 GMT",
-        "Sunday, 06-Nov-94 08:49:37 GMT",
-        "Sun Nov  6 08:49:37 1994",
-        "Sun, 06 Nov 1994 09:49:37 +0100",
-    ],
-)
-def test_date_of_a_header_is_read_in_each_form(text: str) -> None:
-    assert read_http_date(text) == datetime(1994, 11, 6, 8, 49, 37, tzinfo=UTC)
-
-
-@pytest.mark.parametrize("text", ["", "soon", "Sun, 06 Nov 1994 08:49:37 CET", "Sun, 31 Nov 1994 08:49:37 GMT", "1994"])
-def test_header_in_another_form_is_not_a_date(text: str) -> None:
-    assert read_http_date(text) is None
+def test_date_of_a_header_is_read_in_each_form() -> None:
+    zone = "Sun, 06 Nov 1994 09:49:37 +0100"
+    dates = ["Sun, 06 Nov 1994 08:49:37 GMT", "Sunday, 06-Nov-94 08:49:37 GMT", "Sun Nov  6 08:49:37 1994", zone]
+    assert {*map(read_http_date, dates)} == {datetime(1994, 11, 6, 8, 49, 37, tzinfo=UTC)}
+    others = ["", "soon", "Sun, 06 Nov 1994 08:49:37 CET", "Sun, 31 Nov 1994 08:49:37 GMT", "1994"]
+    assert {*map(read_http_date, others)} == {None}
 
 
 @given(st.text() | st.text("0123456789-+:TZ. ,[]NovAPMGT") | st.integers() | st.floats())
 def test_anything_gives_an_aware_moment_or_is_rejected(value: object) -> None:
-    try:
-        read = read_datetime(value)
-    except MismatchError:
-        return
-    assert read.tzinfo is UTC
+    assert is_rejected(value) or read_datetime(value).tzinfo is UTC
 
 
 @given(st.dates())
@@ -217,6 +196,6 @@ def test_a_day_reads_as_a_date(day: date) -> None:
     assert read_day(day.isoformat()) == day
 
 
-@pytest.mark.parametrize("text", ["", "01/31/1970", "1970-13-01", "19700131", "1970-W01-1", "January"])
-def test_other_text_for_a_day_is_unchanged(text: str) -> None:
-    assert read_day(text) == text
+def test_other_text_for_a_day_is_unchanged() -> None:
+    texts = ["", "01/31/1970", "1970-13-01", "19700131", "1970-W01-1", "January"]
+    assert [*map(read_day, texts)] == texts

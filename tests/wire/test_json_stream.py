@@ -6,10 +6,11 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from directsuite.wire.parsing import ArraySplitter, MismatchError, parse
+from tests.examples import scale_examples
 from tests.wire.model_classes import JSON_VALUES
 from tests.wire.split_documents import (
     KEY,
@@ -116,11 +117,13 @@ def test_malformed_document_is_rejected(text: bytes) -> None:
     assert split(text)[1] is None
 
 
+@settings(max_examples=scale_examples(40))
 @given(members=MEMBERS, space=SPACES, cuts=CUTS)
 def test_elements_and_rest_are_those_of_the_document(members: list[Member], space: str, cuts: list[int]) -> None:
     assert assert_same_outcome(format_document(members, space), cuts) == repr(compute_expected(members))
 
 
+@settings(max_examples=scale_examples(40))
 @given(members=MEMBERS, space=SPACES, edit=EDITS, cuts=CUTS)
 def test_document_is_rejected_if_the_parser_rejects_it(
     members: list[Member], space: str, edit: Edit, cuts: list[int]

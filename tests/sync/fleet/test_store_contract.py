@@ -120,6 +120,7 @@ async def test_a_change_that_the_stores_sink_rejects_delays_no_other(store: Stor
     assert await store.unfinished(await store.claim(MAILBOX)) == []
 
 
+@pytest.mark.exhaustive(limit=2)
 @pytest.mark.parametrize("size", [2**63 - 1, 2**63, 2**64, 2**70, -(2**63) - 1])
 async def test_a_message_with_any_size_is_stored(store: Store, scenario: StoreScenario, size: int) -> None:
     server = FakeServer({"INBOX": {1: attrs.evolve(make_message(1), size=size), 2: make_message(2)}})

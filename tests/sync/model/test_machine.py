@@ -21,7 +21,14 @@ QUICK_SETTINGS = settings(
 LONG_SETTINGS = settings(QUICK_SETTINGS, max_examples=3000, stateful_step_count=40, derandomize=False, print_blob=True)
 
 
-@pytest.mark.parametrize(("machine", "number"), [(SyncMachine, 60), (DeliveringMachine, 20), (RejectingMachine, 20)])
+@pytest.mark.parametrize(
+    ("machine", "number"),
+    [
+        pytest.param(SyncMachine, 60, marks=pytest.mark.wide),
+        pytest.param(DeliveringMachine, 20, marks=pytest.mark.wide),
+        (RejectingMachine, 20),
+    ],
+)
 def test_the_sink_equals_the_mailbox(machine: type[SyncMachine], number: int) -> None:
     run_state_machine_as_test(machine, settings=settings(QUICK_SETTINGS, max_examples=scale_examples(number)))
 
