@@ -312,16 +312,6 @@ async def test_poll_after_a_failure_ends_if_the_service_ignores_offsets() -> Non
     assert await poll(poller) == []
 
 
-async def test_faxes_that_shift_a_page_after_a_failure_hide_none() -> None:
-    faxes = FaxList(make_faxes(30))
-    faxes.fail(3, meanwhile=lambda: faxes.add(20))
-    poller = faxes.watch()
-    found = await poll(poller, until_success=False)
-    faxes.add_before(2, 10)
-    assert sorted(found + await poll(poller)) == [*range(60)]
-    assert await poll(poller) == []
-
-
 @pytest.mark.parametrize("seed", [968, *range(30)])  # 968: a continued poll skipped a fax
 async def test_bursts_during_polls_that_fail_hide_no_fax(seed: int) -> None:
     faxes, chance = FaxList(make_faxes(30), 5), random.Random(seed)

@@ -74,11 +74,6 @@ def test_everything_is_revealed_to_those_who_ask_for_it() -> None:
     assert ds.reveal(ds.Login("zaphod", "Zaphod1")) == "Login(username='zaphod', password='Zaphod1')"
 
 
-def test_recipient_is_a_to_where_nothing_else_is_said() -> None:
-    assert CODEC.encode(ds.Recipient("bob@direct.example.test")) == b'{"email":"bob@direct.example.test","type":"TO"}'
-    assert ds.Recipient("bob@direct.example.test", ds.RecipientType.CC).type is ds.RecipientType.CC
-
-
 def test_required_members_are_written_even_with_default_values() -> None:
     assert CODEC.encode(ds.Message()) == b'{"htmlBody":false}'
     assert CODEC.encode(ds.Attachment(content_type="a/b", filename="f")) == (

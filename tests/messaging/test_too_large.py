@@ -26,15 +26,6 @@ FRAME = 1 * KB
 """More bytes than a response has in addition to the bodies of a few messages."""
 
 
-@pytest.mark.parametrize("method", ["iter_messages", "iter_raw"])
-async def test_large_messages_after_small_ones_come_in_smaller_batches(server: ScriptedServer, method: str) -> None:
-    folder = ScriptedFolder(server, 300, size=lambda uid: 10 if uid < 120 else 4 * KB)
-    async with open_suite(server, max_response_bytes=LIMIT) as suite:
-        assert await read_listing(suite, method=method) == (list(range(300)), None)
-        assert_no_leaks(suite)
-    assert max(len(batch) for batch in folder.batches[-10:]) <= LIMIT // (4 * KB)
-
-
 async def test_batch_is_halved_until_it_fits(server: ScriptedServer) -> None:
     folder = ScriptedFolder(server, 8, size=lambda uid: LIMIT // 2)
     async with open_suite(server, max_response_bytes=LIMIT, max_connections=1) as suite:
@@ -74,13 +65,6 @@ async def test_batches_requested_again_keep_within_memory_and_window(server: Scr
             ahead = max(batch[-1] for batch in fitting) - 60
             assert 0 < ahead * 8 * KB <= 2 * 2 * 32 * KB
             assert [message.uid async for message in messages] == list(range(61, 200))
-
-
-async def test_batches_stay_below_what_a_response_may_hold(server: ScriptedServer) -> None:
-    folder = ScriptedFolder(server, 1000, size=lambda _: 4 * KB)
-    async with open_suite(server, max_response_bytes=LIMIT, max_connections=2) as suite:
-        assert await read_listing(suite) == (list(range(1000)), None)
-    assert len([batch for batch in folder.batches if len(batch) * 4 * KB > LIMIT]) <= 4
 
 
 async def test_error_thrown_into_a_listing_ends_it(server: ScriptedServer) -> None:

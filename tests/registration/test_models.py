@@ -23,21 +23,6 @@ def test_day_of_birth_is_sent_as_year_month_day_or_as_the_text(dob: date | str, 
     assert json.loads(CODEC.encode(ds.IDProofedIndividual(dob=dob))) == {"dob": sent}
 
 
-DAYS: list[tuple[str, date | str]] = [
-    ("1970-01-31", date(1970, 1, 31)),
-    ("01/31/1970", "01/31/1970"),
-    ("1970-01-31T00:00:00Z", "1970-01-31T00:00:00Z"),
-    ("", ""),
-]
-
-
-@pytest.mark.parametrize(("text", "day"), DAYS)
-def test_day_is_read_and_other_text_stays(text: str, day: date | str) -> None:
-    product = CODEC.decode(ds.Product, json.dumps({"startDate": text, "expireDate": text}).encode())
-    assert (product.start_date, product.expire_date) == (day, day)
-    assert json.loads(CODEC.encode(product)) == {"startDate": text, "expireDate": text}
-
-
 @pytest.mark.parametrize("member", ["UserStateType", "userState"])
 def test_state_is_read_under_either_name_and_written_as_specified(member: str) -> None:
     detail = CODEC.decode(ds.DirectUserDetail, json.dumps({member: "activated"}).encode())
@@ -78,10 +63,6 @@ def test_passwords_and_sessions_are_secrets_that_still_go_on_the_wire(model: ds.
     assert sent[member] == "Zaphod"
     again = CODEC.decode(type(model), CODEC.encode(model))
     assert isinstance(getattr(again, field), ds.Secret)
-
-
-def test_login_request_is_the_login() -> None:
-    assert types.LoginRequest is ds.Login
 
 
 DOMAIN = "direct.example.test"

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from directsuite.sync import Kind, MailboxProgress, QuarantinedMessage
+from directsuite.sync import MailboxProgress, QuarantinedMessage
 from directsuite.sync.decide import is_due
 from directsuite.sync.status import WorkerStatus
 from tests.sync.mail_service import Document, MailScenario
@@ -89,35 +89,6 @@ async def test_audit_after_a_wrong_clock_is_set_right(jump: float, hours_until_a
         mail.now += 1
     assert await is_audited(mail)
     assert not await is_audited(mail)
-
-
-@pytest.mark.exhaustive(limit=2)
-@pytest.mark.parametrize(("jump", "is_now"), [(-YEARS, True), (-HOUR, True), (HOUR, False), (YEARS, True)])
-async def test_audit_after_the_clock_jumps(jump: float, is_now: bool, mail: MailScenario) -> None:
-    await mail.begin(1, 2, 3)
-    mail.now += jump
-    assert await is_audited(mail) is is_now
-    mail.now += HOUR
-    assert not await is_audited(mail)
-
-
-@pytest.mark.exhaustive(limit=1)
-@pytest.mark.parametrize("jump", JUMPS)
-async def test_rejected_deletion_is_redelivered_after_clock_correction(jump: float, mail: MailScenario) -> None:
-    await mail.begin(1, 2, 3, 4, 5)
-    accept = mail.sink.accept
-    mail.sink.accept = lambda change: change.kind is not Kind.GONE or change.key.uid != 2
-    mail.now += jump
-    del mail.folders["INBOX"][2]
-    mail.add("INBOX", 6)
-    await mail.synchronise()
-    del mail.folders["INBOX"][3]
-    await mail.synchronise()
-    assert ("INBOX", 2) in mail.sink.messages
-    mail.sink.accept = accept
-    mail.now -= jump
-    await mail.synchronise()
-    assert ("INBOX", 2) not in mail.sink.messages
 
 
 @pytest.mark.parametrize("jump", JUMPS)

@@ -25,7 +25,7 @@ from directsuite.sync import Change, Deliver, Kind, SqliteStore, remote
 from directsuite.sync.decide import UidListing
 from directsuite.sync.model import RoundReport
 from directsuite.sync.remote import Remote
-from directsuite.sync.round import ContradictionError, MailboxRounds
+from directsuite.sync.round import ContradictionError
 from directsuite.sync.store import Store
 from tests.integration.scenario import SleepDrivenClock
 from tests.statements import query_file
@@ -227,33 +227,6 @@ async def test_folder_emptied_by_moves_is_listed_few_times(store: SqliteStore) -
     await scene.rounds.run_round()
     assert Counter(kind for kind, _, _ in scene.changes) == {Kind.MOVED: 30}
     assert server.request_counts["uids"] <= 5
-
-
-@pytest.mark.parametrize("dated", [True, False])
-async def test_message_deleted_during_crash_is_reported_without_audit(
-    store: SqliteStore, monkeypatch: pytest.MonkeyPatch, dated: bool
-) -> None:
-    def found(*numbers: int) -> dict[str, dict[int, MessageDetail]]:
-        last = make_message(4) if dated else attrs.evolve(make_message(4), received_date=None)
-        return {"Archive": {}, "INBOX": {number: last if number == 4 else make_message(number) for number in numbers}}
-
-    async def die(*_: object) -> None:
-        raise asyncio.CancelledError
-
-    first = SyncScenario(FakeServer(found(1, 2, 3)), store)
-    await first.synchronise()
-    first.server.folders_by_name["INBOX"].pop(3)
-    await first.rounds.run_round()  # 3 waits for a second listing
-    second = SyncScenario(FakeServer(found(1, 2, 4)), store)
-    monkeypatch.setattr(MailboxRounds, "_write", die)  # 4 is committed, the folder's fingerprint isn't yet
-    with pytest.raises(asyncio.CancelledError):
-        await second.rounds.run_round()
-    monkeypatch.undo()
-    third = SyncScenario(FakeServer(found(1, 2)), store)
-    for _ in range(6):
-        await third.rounds.run_round()
-        third.clock.now += 700
-    assert set(third.changes) == {(Kind.GONE, "INBOX", 3), (Kind.GONE, "INBOX", 4)}
 
 
 @pytest.mark.exhaustive(limit=1)

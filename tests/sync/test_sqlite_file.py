@@ -370,27 +370,6 @@ async def main():
 asyncio.run(main())
 """
 
-_USE_IN_CHILD = """
-import asyncio, os, sys
-from directsuite.sync import SqliteStore
-
-async def main():
-    async with SqliteStore(sys.argv[1]) as store:
-        if (child := os.fork()) == 0:
-            try:
-                asyncio.run(store.claim("m@direct.example.org"))
-            except Exception as error:
-                print(repr(error), flush=True)
-            asyncio.run(store.aclose())
-            print("closed in the child", flush=True)
-            os._exit(0)
-        os.waitpid(child, 0)
-        await store.claim("m@direct.example.org")
-    print("closed in the parent", flush=True)
-
-asyncio.run(main())
-"""
-
 
 @pytest.mark.process
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no fork")
@@ -413,15 +392,8 @@ async def test_a_store_that_was_open_before_a_fork_is_an_error(path: Path, monke
             forked.setattr(sqlite, "os", SimpleNamespace(getpid=lambda: -1))
             with pytest.raises(ConfigurationError, match="before a fork"):
                 await store.claim(MAILBOX)
+            await store.aclose()  # as in the child, it leaves the parent's store open
         await store.claim(MAILBOX)
-
-
-@pytest.mark.process
-@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no fork")
-def test_a_forked_child_gets_an_error_and_its_parent_continues(path: Path) -> None:
-    refused, *others = run_script(_USE_IN_CHILD, path).splitlines()
-    assert refused.startswith("ConfigurationError('The store was opened before a fork")
-    assert others == ["closed in the child", "closed in the parent"]
 
 
 _OPEN = "import asyncio,sys; from directsuite.sync.store import *; asyncio.run(SqliteStore(sys.argv[1]).open())"

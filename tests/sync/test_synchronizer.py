@@ -90,19 +90,6 @@ async def test_mail_is_delivered_once_and_an_idle_poll_is_one_request(
     assert sum(each.new for each in heard.rounds) == 4
 
 
-async def test_a_message_moved_to_another_folder_is_reported_as_moved(scenario: Scenario, store: SqliteStore) -> None:
-    told = RecordingSink()
-    await scenario.box.create_folder("INBOX.Archive")
-    await scenario.deliver("one", "two")
-    sync = make_sync(scenario, store, told, folders=None)
-    await sync.once()
-    await scenario.box.move_messages_by_uids("INBOX", "INBOX.Archive", [1])
-    await sync.once()
-    moved = told.changes[-1]
-    assert [each.kind for each in told.changes] == [Kind.NEW, Kind.NEW, Kind.MOVED]
-    assert (moved.previous, moved.key.folder) == (told.changes[0].key, "INBOX.Archive")
-
-
 async def test_messages_of_a_renamed_folder_are_reported_as_moved(scenario: Scenario, store: SqliteStore) -> None:
     told = RecordingSink()
     await scenario.box.create_folder("INBOX.Before")

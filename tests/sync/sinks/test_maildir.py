@@ -205,12 +205,6 @@ async def test_a_kept_message_stays_when_another_has_its_key(tmp_path: Path) -> 
     assert read_files(tmp_path) == make_expected(inbox=[1, 2])
 
 
-async def test_a_batch_that_is_delivered_again_changes_nothing(tmp_path: Path) -> None:
-    for _ in range(2):
-        await MaildirSink(tmp_path)([make_new(A), make_new(B, 2), make_moved(A, SENT)])
-        assert read_files(tmp_path) == make_expected(inbox=[2], sent=[1])
-
-
 async def test_a_moved_message_that_the_reader_deleted_stays_deleted(tmp_path: Path) -> None:
     sink = MaildirSink(tmp_path)
     await sink([make_new(A)])

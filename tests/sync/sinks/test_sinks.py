@@ -157,12 +157,6 @@ async def test_a_message_is_a_row_with_its_attachments(tables: TableScenario) ->
     ]
 
 
-async def test_a_batch_that_is_delivered_again_changes_nothing(tables: TableScenario) -> None:
-    for _ in range(2):
-        await tables.write(make_new(A), make_new(B, 2), make_moved(A, SENT, 1))
-        assert await tables.read_rows() == [IN_B, IN_SENT]
-
-
 async def test_large_batches_are_written_completely(tables: TableScenario) -> None:
     await tables.write(*(make_new(make_key(uid), uid) for uid in range(1, 121)))
     assert await tables.read_rows() == [("INBOX", 1, uid, uid) for uid in range(1, 121)]
