@@ -36,14 +36,6 @@ async def poll(poller: FaxPoller, *, until_success: bool = True) -> list[int]:
         return sorted(int(message.description or "") for message in found)
 
 
-@pytest.mark.parametrize(("count", "page"), [(20, 3), (25, 6), (50, 9), (10, 2), (3, 2)])
-async def test_faxes_that_arrive_between_pages_hide_none(count: int, page: int) -> None:
-    faxes = FaxList(make_faxes(100))
-    faxes.add_before(page, count)
-    poller = faxes.watch()
-    assert sorted(await poll(poller) + await poll(poller)) == [*range(100 + count)]
-
-
 async def test_new_faxes_are_found_with_few_requests() -> None:
     faxes = FaxList(make_faxes(40), 5)
     poller = faxes.watch()
@@ -219,17 +211,6 @@ async def test_first_poll_of_many_faxes_continues_after_failures() -> None:
     faxes.fail(*range(20, 400, 20))
     assert await poll(faxes.watch()) == [*range(2_000)]
     assert faxes.requests < 201 + 3 * 12  # each that fails, the newest page, and the one before it
-
-
-@pytest.mark.parametrize(("count", "failing", "new"), [(100, [5], 45), (40, [4, 6], 35)], ids=["once", "twice"])
-async def test_faxes_that_arrive_during_failures_are_found_once(count: int, failing: list[int], new: int) -> None:
-    faxes = FaxList(make_faxes(count))
-    faxes.fail(*failing, meanwhile=lambda: faxes.add(new if len(faxes.faxes) == count else 0))
-    poller = faxes.watch()
-    assert sorted([number for _ in range(3) for number in await poll(poller, until_success=False)]) == [
-        *range(count + new)
-    ]
-    assert await poll(poller) == []
 
 
 @pytest.mark.parametrize("deleted", [9, 10, 11, 25, 54, 100])

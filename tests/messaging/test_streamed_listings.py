@@ -10,7 +10,7 @@ import pytest
 import directsuite as ds
 from tests.core import responses
 from tests.core.scripted_server import Exchange, ScriptedServer
-from tests.core.scripted_suite import ALICE, PASSWORD, assert_no_leaks, open_suite
+from tests.core.scripted_suite import ALICE, PASSWORD, open_suite
 
 pytestmark = pytest.mark.wide
 
@@ -50,19 +50,6 @@ async def test_slow_reader_stops_the_server(server: ScriptedServer, method: str)
         await asyncio.sleep(1000)
         assert answer.written == stopped_at
         assert [message.uid async for message in messages] == list(range(1, COUNT))
-
-
-@pytest.mark.exhaustive(limit=1)
-@pytest.mark.parametrize("method", METHODS)
-async def test_reader_slower_than_the_time_of_an_attempt_gets_all(server: ScriptedServer, method: str) -> None:
-    server.enqueue(LargeAnswer())
-    seen = 0
-    async with open_suite(server, attempt_timeout=5, timeout=5) as suite:
-        async for _ in getattr(suite.mailbox(ALICE, PASSWORD), method)():
-            seen += 1
-            await asyncio.sleep(100)
-        assert_no_leaks(suite)
-    assert seen == COUNT
 
 
 @pytest.mark.parametrize(

@@ -280,18 +280,6 @@ async def test_step_that_is_interrupted_is_continued_by_the_next(scenario: Scena
         assert seen == ["one", "two", "three"]
 
 
-async def test_closed_changes_end_and_another_stream_continues(scenario: Scenario, store: SqliteStore) -> None:
-    await scenario.deliver("one")
-    sync = make_sync(scenario, store)
-    changes = sync.changes()
-    assert get_subject(await anext(changes)) == "one"
-    await changes.aclose()
-    with pytest.raises(StopAsyncIteration):
-        await anext(changes)
-    async with sync.changes() as others:
-        assert get_subject(await anext(others)) == "one"
-
-
 async def test_second_stream_receives_the_mail_of_an_idle_mailbox(
     scenario: Scenario, store: SqliteStore, heard: EventCounter
 ) -> None:

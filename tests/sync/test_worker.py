@@ -15,8 +15,8 @@ from directsuite.sync.commits import UndecidedRejectionError
 from directsuite.sync.model import Lease, RoundReport
 from directsuite.sync.round import MailboxRounds
 from directsuite.sync.sinks.maildir import MaildirSink
-from directsuite.sync.synchronizer import MailboxWorker, PollSchedule, RoundResult
-from tests.integration.scenario import ALICE, BOB, Scenario
+from directsuite.sync.synchronizer import MailboxWorker, PollSchedule
+from tests.integration.scenario import ALICE, Scenario
 from tests.sync.mail_service import RecordingSink
 from tests.sync.test_synchronizer import FakePasswords, SteppedClock, make_sync
 
