@@ -113,24 +113,6 @@ async def test_failing_folder_delays_no_others(rounds: RoundStub) -> None:
     assert delays[-1] <= 70
 
 
-async def test_mailboxes_with_a_backlog_take_turns(
-    scenario: Scenario, monkeypatch: pytest.MonkeyPatch, store: SqliteStore
-) -> None:
-    taken = Counter[str]()
-
-    async def run_round(name: str) -> RoundResult:
-        taken[name] += 1
-        await asyncio.sleep(0)
-        if taken.total() > 40:
-            sync.stop()
-        return RoundResult(report=RoundReport(has_more=True), next_in=0.0)
-
-    sync = make_sync(scenario, store, RecordingSink(), mailboxes=[ALICE, BOB], concurrency=1, clock=SteppedClock())
-    monkeypatch.setattr(sync._worker, "run_round", run_round)
-    await asyncio.wait_for(sync.run(), 10)
-    assert min(taken.values()) > 15
-
-
 async def test_another_sink_is_rejected_before_a_round(scenario: Scenario, tmp_path: Path) -> None:
     await scenario.deliver("one")
     path, told = tmp_path / "sync.db", RecordingSink()
