@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import directsuite as ds
-from tests.cli.conftest import CliResult, CliRunner
+from tests.cli.conftest import CliResult, CliRunner, CommandRunner
 from tests.integration.scenario import ALICE, BOB, PASSWORD, open_scenario
 
 
@@ -74,6 +74,8 @@ async def test_missing_destination_is_suggested_or_can_be_created(cli: CliRunner
         await cli.fail(4, f"--to ({to}): the mailbox has no such folder. {words}", *move, to, "-v")
         await cli.fail(4, "`directsuite inbox folder create FOLDER` to create one.", *move, to)
     await cli.fail(4, "Did you mean INBOX.Spam? Run ", *move, "INBOX.Spma", "-v")
+    await cli.fail(2, "--to (..): ", *move, "..", "-v")
+    await cli.fail(2, "--to: ", *move, "..")
     await cli.run("inbox", "folder", "create", "INBOX.My cases")
     words = "Did you mean INBOX.My cases? Run `directsuite inbox folders` to see the folders.\n"
     await cli.fail(4, words, *move, "my cases", "-v")
@@ -127,9 +129,8 @@ async def test_messages_are_deleted_only_after_a_yes(
 
 
 @pytest.mark.parametrize("arguments", [("delete", "1"), ("folder", "delete", "INBOX.Archive")], ids=" ".join)
-async def test_deletion_without_a_terminal_sends_no_request(cli: CliRunner, arguments: tuple[str, ...]) -> None:
-    await cli.fail(2, "There is no terminal to ask for confirmation. Give --yes to confirm.", "inbox", *arguments)
-    assert list(cli.sandbox.calls.records) == []
+async def test_deletion_without_a_terminal_sends_no_request(offline: CommandRunner, arguments: tuple[str, ...]) -> None:
+    await offline.fail(2, "There is no terminal to ask for confirmation. Give --yes to confirm.", "inbox", *arguments)
 
 
 async def test_question_before_a_deletion_shows_what_it_is_about(cli: CliRunner) -> None:

@@ -6,7 +6,7 @@ import shlex
 
 import pytest
 
-from tests.cli.conftest import CliRunner
+from tests.cli.conftest import CliRunner, CommandRunner
 
 DOMAIN = ("--domain", "direct.example.test")
 ADDRESS = "ada@direct.example.test"
@@ -184,22 +184,24 @@ async def test_passwords_whose_responses_get_lost_may_be_set(cli: CliRunner) -> 
         ('frist_name = "Ada"', "Unknown member in the individual's file. Did you mean first_name? The members"),
     ],
 )
-async def test_file_that_is_wrong_is_reported_without_what_stands_in_it(cli: CliRunner, text: str, named: str) -> None:
-    file = cli.write_private_file("ada-example.json" if text.startswith(("[", "{")) else "ada-example.toml", text)
+async def test_file_that_is_wrong_is_reported_without_what_stands_in_it(
+    offline: CommandRunner, text: str, named: str
+) -> None:
+    file = offline.write_private_file("ada-example.json" if text.startswith(("[", "{")) else "ada-example.toml", text)
     for command in (("find", file), ("add", file, "--yes")):
-        err = await cli.fail(2, named, "patient", *command, *DOMAIN)
+        err = await offline.fail(2, named, "patient", *command, *DOMAIN)
         assert not {"Ada", "ada-example", "1234", "29.2"} & set(err.replace(".", " ").split())
 
 
-async def test_problem_of_a_file_is_named_on_a_terminal(cli: CliRunner) -> None:
-    cli.write_private_file("ada's.toml", 'frist_name = "Ada"')
+async def test_problem_of_a_file_is_named_on_a_terminal(offline: CommandRunner) -> None:
+    offline.write_private_file("ada's.toml", 'frist_name = "Ada"')
     add = ("patient", "add", "ada's.toml", "--yes", *DOMAIN, "-v")
-    await cli.fail(2, "Unknown member (frist_name) in the individual's file (ada's.toml). Did you mean", *add)
-    cli.folder.joinpath("ada's.toml").chmod(0o644)
-    err = await cli.fail(2, "is accessible to other users: run `chmod o= ", *add)
+    await offline.fail(2, "Unknown member (frist_name) in the individual's file (ada's.toml). Did you mean", *add)
+    offline.folder.joinpath("ada's.toml").chmod(0o644)
+    err = await offline.fail(2, "is accessible to other users: run `chmod o= ", *add)
     (path,) = shlex.split(err.rpartition("`chmod o= ")[2].partition("`")[0])
-    cli.folder.joinpath(path).chmod(0o640)
-    await cli.fail(2, "Unknown member", *add)
+    offline.folder.joinpath(path).chmod(0o640)
+    await offline.fail(2, "Unknown member", *add)
 
 
 @pytest.mark.parametrize(
@@ -220,12 +222,12 @@ async def test_problem_of_a_file_is_named_on_a_terminal(cli: CliRunner) -> None:
         (("by-username", "ada", *DOMAIN, "--password-file", "open.toml"), "is accessible to other users"),
     ],
 )
-async def test_invalid_arguments_are_rejected(cli: CliRunner, arguments: tuple[str, ...], named: str) -> None:
+async def test_invalid_arguments_are_rejected(offline: CommandRunner, arguments: tuple[str, ...], named: str) -> None:
     for name, text in (("ada.toml", ADA), ("empty.toml", 'ada = ""'), ("number.toml", "ada = 7"), *TWICE):
-        cli.write_private_file(name, text)
-    cli.folder.joinpath("open.toml").write_text(ADA)
-    cli.folder.joinpath("open.toml").chmod(0o644)
-    await cli.fail(2, named, "patient", *arguments)
+        offline.write_private_file(name, text)
+    offline.folder.joinpath("open.toml").write_text(ADA)
+    offline.folder.joinpath("open.toml").chmod(0o644)
+    await offline.fail(2, named, "patient", *arguments)
 
 
 async def test_who_logs_in_has_to_be_known(cli: CliRunner, no_keyring: None) -> None:

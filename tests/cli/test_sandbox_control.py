@@ -12,7 +12,7 @@ import pytest
 import directsuite as ds
 from directsuite.cli import sandbox as sandbox_command
 from directsuite.sandbox import Control, ControlError, Sandbox
-from tests.cli.conftest import CliRunner
+from tests.cli.conftest import CliRunner, CommandRunner
 from tests.integration.scenario import ALICE, make_raw_message
 
 ADDRESS = "carol@direct.example.test"
@@ -45,8 +45,8 @@ async def test_unknown_fax_is_reported_with_the_command_that_lists_them(cli: Cli
     await cli.fail(4, words, "fax", "15550100100", "--handle", "gone")
 
 
-async def test_body_that_is_nested_too_deeply_is_rejected(cli: CliRunner) -> None:
-    await cli.fail(2, "nested too deeply", "fault", "Send", "status", "--body", "[" * 100_000)
+async def test_body_that_is_nested_too_deeply_is_rejected(offline: CommandRunner) -> None:
+    await offline.fail(2, "nested too deeply", "sandbox", "fault", "Send", "status", "--body", "[" * 100_000)
 
 
 async def test_patient_can_be_provisioned(cli: CliRunner) -> None:
@@ -79,9 +79,9 @@ async def test_clock_is_shown_and_changed(cli: CliRunner) -> None:
 
 
 @pytest.mark.parametrize("text", ["soon", "", "nan", "31x", "-5m", "-600", "0m", "1e-9", "101y", "1e300"])
-async def test_clock_is_advanced_only_by_a_duration_within_the_limits(cli: CliRunner, text: str) -> None:
+async def test_clock_is_advanced_only_by_a_duration_within_the_limits(offline: CommandRunner, text: str) -> None:
     message = "--advance: give a duration such as 31m or 2h30m: more than 0, and at most 100 years"
-    await cli.fail(2, message, "clock", f"--advance={text}")
+    await offline.fail(2, message, "sandbox", "clock", f"--advance={text}")
 
 
 @pytest.mark.parametrize("text", ["0001-01-01", "0001-01-01T00:00+00:00", "9999-12-31T23:59", "9999-12-31T23:59-14:00"])

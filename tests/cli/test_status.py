@@ -137,6 +137,7 @@ async def test_invalid_smtp_id_is_rejected_in_terms_of_the_command(cli: CliRunne
 
 @pytest.mark.parametrize("status", [400, 404])
 async def test_message_rejected_until_known_is_waited_for(cli: CliRunner, status: int) -> None:
+    leap(cli)
     smtp_id = await sent(cli, BOB)
     cli.sandbox.inject_fault("GetMessageStatus", "status", status=status, times=1)
     result = await cli.run("status", smtp_id, "--watch")
@@ -282,6 +283,7 @@ async def test_message_that_is_denied_only_at_first_is_reported_as_delivered(cli
 
 
 async def test_message_that_the_service_does_not_know_yet_is_waited_for(cli: CliRunner) -> None:
+    leap(cli)
     smtp_id = await sent(cli, BOB)
     change_responses(cli, lambda polls, records: records if polls[1:] else ())
     result = await cli.run("status", smtp_id, "--watch")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.conftest import CliRunner
+from tests.cli.conftest import CliRunner, CommandRunner
 from tests.integration.scenario import BOB, FAX_NUMBER
 
 DOMAIN = ("--domain", "direct.example.test")
@@ -159,9 +159,11 @@ async def test_failure_of_the_service_has_advice(
         (("doctor", "--deep", "--report", "none/r.json"), "--report: its folder does not exist. Name a file in a diff"),
     ],
 )
-async def test_invalid_argument_is_named_with_status_2(cli: CliRunner, arguments: tuple[str, ...], named: str) -> None:
-    cli.write_private_file("file", "")
-    await cli.fail(2, named, *arguments)
+async def test_invalid_argument_is_named_with_status_2(
+    offline: CommandRunner, arguments: tuple[str, ...], named: str
+) -> None:
+    offline.write_private_file("file", "")
+    await offline.fail(2, named, *arguments)
 
 
 @pytest.mark.parametrize(
@@ -174,23 +176,23 @@ async def test_invalid_argument_is_named_with_status_2(cli: CliRunner, arguments
     ],
 )
 async def test_variable_is_named_instead_of_the_option(
-    cli: CliRunner, variable: str, arguments: tuple[str, ...], sentence: str
+    offline: CommandRunner, variable: str, arguments: tuple[str, ...], sentence: str
 ) -> None:
-    cli.set_env(variable, "alice")
-    cli.set_env("DIRECTSUITE_VERBOSE", "1")
-    await cli.fail(2, f"directsuite: {sentence}", *arguments)
+    offline.set_env(variable, "alice")
+    offline.set_env("DIRECTSUITE_VERBOSE", "1")
+    await offline.fail(2, f"directsuite: {sentence}", *arguments)
 
 
-async def test_line_of_the_settings_file_is_named_instead_of_the_option(cli: CliRunner) -> None:
-    cli.monkeypatch.delenv("DIRECTSUITE_MAILBOX")
-    cli.set_env("DIRECTSUITE_CONFIG", cli.write_private_file("config.toml", 'mailbox = "alice"'))
-    await cli.fail(2, "mailbox in config.toml, line 1 (alice) is not an e-mail address", "inbox", "list", "-v")
+async def test_line_of_the_settings_file_is_named_instead_of_the_option(offline: CommandRunner) -> None:
+    offline.monkeypatch.delenv("DIRECTSUITE_MAILBOX")
+    offline.set_env("DIRECTSUITE_CONFIG", offline.write_private_file("config.toml", 'mailbox = "alice"'))
+    await offline.fail(2, "mailbox in config.toml, line 1 (alice) is not an e-mail address", "inbox", "list", "-v")
 
 
-async def test_token_with_a_line_break_is_reported_with_its_source(cli: CliRunner) -> None:
-    cli.set_env("DIRECTSUITE_TOKEN", "Correct\nHorse")
+async def test_token_with_a_line_break_is_reported_with_its_source(offline: CommandRunner) -> None:
+    offline.set_env("DIRECTSUITE_TOKEN", "Correct\nHorse")
     words = "The access token from DIRECTSUITE_TOKEN contains a line break: remove it."
-    err = await cli.fail(2, words, "fax", "list", FAX_NUMBER)
+    err = await offline.fail(2, words, "fax", "list", FAX_NUMBER)
     assert "Horse" not in err
 
 
@@ -211,9 +213,9 @@ async def test_token_with_a_line_break_is_reported_with_its_source(cli: CliRunne
     ],
 )
 async def test_empty_path_or_a_folder_for_a_file_is_rejected(
-    cli: CliRunner, arguments: tuple[str, ...], told: str
+    offline: CommandRunner, arguments: tuple[str, ...], told: str
 ) -> None:
-    err = await cli.fail(2, told, *arguments)
+    err = await offline.fail(2, told, *arguments)
     assert "this is a folder; name a file" in err or "the path is empty; name a file or a folder" in err
 
 
@@ -226,7 +228,6 @@ async def test_empty_path_or_a_folder_for_a_file_is_rejected(
         (("inbox", "list", "--since", "0001-01-01"), "--since (0001-01-01): out of the supported range"),
         (("inbox", "list", "--folder", ".."), "--folder (..): "),
         (("inbox", "read", "Ada\x1b[2J"), "UID (Ada\ufffd[2J): give an integer"),
-        (("inbox", "move", "1", "--to", ".."), "--to (..): "),
         (("inbox", "save", "1", "--into", "letter.txt"), "--into (letter.txt) is a file. Name a folder."),
         (("sync", "status", "--store", "none.db"), "--store (none.db): there is no store at this path"),
         (("sync", "audit", "--store", "none.db"), "--store (none.db): there is no store at this path"),
@@ -242,12 +243,11 @@ async def test_empty_path_or_a_folder_for_a_file_is_rejected(
 )
 @pytest.mark.parametrize("is_asked", [True, False], ids=["verbose", "log"])
 async def test_typed_value_is_shown_only_if_stderr_may_show_it(
-    cli: CliRunner, arguments: tuple[str, ...], told: str, is_asked: bool
+    offline: CommandRunner, arguments: tuple[str, ...], told: str, is_asked: bool
 ) -> None:
-    cli.set_env("DIRECTSUITE_VERBOSE", "1" if is_asked else "")
-    cli.write_private_file("letter.txt", "Dear Bob")
-    await cli.deliver("Hello")
-    result = await cli.run(*arguments)
+    offline.set_env("DIRECTSUITE_VERBOSE", "1" if is_asked else "")
+    offline.write_private_file("letter.txt", "Dear Bob")
+    result = await offline.run(*arguments)
     assert result.status == 2
     assert (told in result.err) is is_asked, result.err
 
@@ -256,10 +256,10 @@ async def test_typed_value_is_shown_only_if_stderr_may_show_it(
     ("name", "value"), [("PROXY", "http://proxy.test:none"), ("FAX_URL", "https://ada:Correct@fax.test")]
 )
 async def test_setting_that_may_hold_a_password_is_named_without_its_value(
-    cli: CliRunner, name: str, value: str
+    offline: CommandRunner, name: str, value: str
 ) -> None:
-    cli.set_env(f"DIRECTSUITE_{name}", value)
-    assert value not in await cli.fail(2, f"DIRECTSUITE_{name}: {name.lower()} ", "inbox", "list", "-v")
+    offline.set_env(f"DIRECTSUITE_{name}", value)
+    assert value not in await offline.fail(2, f"DIRECTSUITE_{name}: {name.lower()} ", "inbox", "list", "-v")
 
 
 async def test_number_that_the_service_does_not_take_is_named_in_the_advice(cli: CliRunner) -> None:

@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from directsuite.jobs.signing import SigningJournal
+from tests.cli.conftest import CommandRunner
 from tests.cli.sign.conftest import SignRunner
 
 _STOPPED = "directsuite: Stopped. After the fix, run the same command again: it skips signed PDFs and signs the others."
@@ -59,14 +60,13 @@ _OUT = ("--output", "out")
         (("a.pdf", *_OUT, "--token-file", "none"), "the file of --token-file can't be read"),
     ],
 )
-async def test_wrong_options_are_reported(cli: SignRunner, arguments: tuple[str, ...], sentence: str) -> None:
-    cli.write_pdfs("a.pdf")
-    cli.write_pdfs("large.png", content=b"\x89PNG\r\n\x1a\n".ljust(1_000_001))
-    cli.write_pdfs("small.png", content=b"\x89PNG\r\n\x1a\n")
-    err = await cli.fail(2, sentence, *arguments)
+async def test_wrong_options_are_reported(offline: CommandRunner, arguments: tuple[str, ...], sentence: str) -> None:
+    png = b"\x89PNG\r\n\x1a\n"
+    for name, content in {"a.pdf": b"%PDF-1.7 %%EOF", "large.png": png.ljust(1_000_001), "small.png": png}.items():
+        (offline.folder / name).write_bytes(content)
+    err = await offline.fail(2, sentence, "sign", *arguments)
     assert err.splitlines()[-1].startswith(f"directsuite: {sentence}")
-    assert list(await cli.sandbox.ledger()) == []
-    assert not (cli.folder / "out").exists()
+    assert not (offline.folder / "out").exists()
 
 
 @pytest.mark.parametrize(
@@ -82,8 +82,8 @@ async def test_wrong_options_are_reported(cli: SignRunner, arguments: tuple[str,
     ],
     ids=["nothing", "an empty source", "an empty output", "no output", "none at a time", "no number", "unknown"],
 )
-async def test_wrong_usage_names_the_option(cli: SignRunner, arguments: tuple[str, ...], named: str) -> None:
-    await cli.fail(2, named, *arguments)
+async def test_wrong_usage_names_the_option(offline: CommandRunner, arguments: tuple[str, ...], named: str) -> None:
+    await offline.fail(2, named, "sign", *arguments)
 
 
 async def test_rejected_token_ends_it_with_3_and_the_next_command_goes_on(cli: SignRunner) -> None:

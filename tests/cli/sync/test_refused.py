@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+from tests.cli.conftest import CommandRunner
 from tests.cli.sync.conftest import BOTH, HERS, SyncRunner
 from tests.integration.scenario import ALICE, BOB
 from tests.statements import query_file
@@ -61,13 +62,15 @@ def nowhere(monkeypatch: pytest.MonkeyPatch) -> str:
         (["--password", "secret"], "There is no option --password (did you mean --passwords?)"),
     ],
 )
-async def test_invalid_argument_is_named(cli: SyncRunner, options: list[str], named: str) -> None:
-    cli.folder.joinpath("latin").write_bytes(b"caf\xe9")
-    cli.folder.joinpath("none").write_text("# nobody yet\n")
-    cli.folder.joinpath("two").write_text(f"# the ward\n\n{ALICE}\nbob\n")
-    cli.folder.joinpath("upper").write_text(f"{ALICE.upper()}\n")
-    cli.write_passwords("known")
-    err = await cli.fail(2, named, "run", *options)
+async def test_invalid_argument_is_named(offline: CommandRunner, options: list[str], named: str) -> None:
+    offline.monkeypatch.delenv("DIRECTSUITE_MAILBOX")
+    offline.monkeypatch.delenv("DIRECTSUITE_MAILBOX_PASSWORD")
+    offline.folder.joinpath("latin").write_bytes(b"caf\xe9")
+    offline.folder.joinpath("none").write_text("# nobody yet\n")
+    offline.folder.joinpath("two").write_text(f"# the ward\n\n{ALICE}\nbob\n")
+    offline.folder.joinpath("upper").write_text(f"{ALICE.upper()}\n")
+    offline.write_private_file("known", f'"{ALICE}" = "x"\n')
+    err = await offline.fail(2, named, "sync", "run", *options)
     assert "bob" not in err
     assert "alice" not in err.lower()
 
