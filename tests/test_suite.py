@@ -43,10 +43,6 @@ def test_half_a_login_is_rejected(missing: str) -> None:
         ds.DirectSuite.from_env({name: text for name, text in ENVIRON.items() if name != missing})
 
 
-def test_empty_environment_gives_a_suite_that_can_do_nothing_yet() -> None:
-    assert ds.DirectSuite.from_env({})._caches == []
-
-
 def test_variables_that_are_set_but_empty_are_named() -> None:
     environ = {"DIRECTSUITE_TOKEN": "", "DIRECTSUITE_TOKEN_URL": "", "DIRECTSUITE_FAX_URL": ""}
     with pytest.raises(ds.ConfigurationError) as caught:
@@ -115,11 +111,6 @@ async def test_token_and_login_in_code_replace_those_of_the_environment() -> Non
         async with suite:
             await suite.signing.delete("d")
     assert server.requests[0].headers["authorization"] == "Bearer from-the-function"
-
-
-def test_suite_that_has_what_is_required_is_made() -> None:
-    ds.DirectSuite.from_env(ENVIRON, require=SERVICES)
-    ds.DirectSuite.from_env({}, require=())
 
 
 @pytest.mark.parametrize("require", [["sining"], ["messaging"], ["oauth"], [5], [["signing"]], 5, "signing"])

@@ -34,6 +34,7 @@ def set_clock(monkeypatch: pytest.MonkeyPatch) -> SetClock:
     return forward
 
 
+@pytest.mark.exhaustive(limit=2)
 @every_jump
 @pytest.mark.parametrize("ask", [api.GET_DOC_INFO, api.GET_PATIENT_ADDRESS], ids=["token", "session"])
 async def test_credential_lives_as_long_as_it_was_given(
@@ -51,6 +52,7 @@ async def test_credential_lives_as_long_as_it_was_given(
         assert source.asked + len(server.find_requests("login")) == 2
 
 
+@pytest.mark.exhaustive(limit=2)
 @every_jump
 async def test_pause_takes_as_long_as_the_service_asked_for(
     server: ScriptedServer, set_clock: SetClock, jump: float
@@ -62,6 +64,7 @@ async def test_pause_takes_as_long_as_the_service_asked_for(
         assert await measure_elapsed(api.GET_MESSAGE_COUNT(suite)) == pytest.approx(30)
 
 
+@pytest.mark.exhaustive(limit=2)
 @every_jump
 async def test_circuit_breaker_pauses_as_long_as_it_is_set(
     server: ScriptedServer, set_clock: SetClock, jump: float

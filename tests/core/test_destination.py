@@ -54,6 +54,7 @@ SPOILT: dict[str, Responder] = {
 }
 
 
+@pytest.mark.exhaustive(limit=4)
 @pytest.mark.parametrize("spoilt", SPOILT)
 async def test_spoilt_download_is_tried_again_and_leaves_everything_as_it_was(
     server: ScriptedServer, suite: ds.DirectSuite, path: Path, spoilt: str
@@ -67,6 +68,7 @@ async def test_spoilt_download_is_tried_again_and_leaves_everything_as_it_was(
     assert_holds(path, DOCUMENT)
 
 
+@pytest.mark.exhaustive(limit=4)
 @pytest.mark.parametrize("spoilt", SPOILT)
 async def test_damaged_response_to_sign_is_unknown_and_not_retried(
     server: ScriptedServer, suite: ds.DirectSuite, path: Path, spoilt: str

@@ -126,7 +126,7 @@ async def test_failed_status_in_another_case_is_final(trackers: TrackerFactory) 
 async def test_give_up_after_is_that_of_the_adding_tracker(trackers: TrackerFactory) -> None:
     box = odd(trackers, log(UNCONFIRMED_RECIPIENT, "Waiting"))
     async with trackers.make_journal() as journal:
-        await trackers.make_tracker(journal, box, give_up_after=86_400).add(SMTP_ID)
+        await trackers.make_tracker(journal, box, give_up_after=14_400).add(SMTP_ID)
         changes = await collect_changes(trackers.make_tracker(journal, box))
     assert [change.given_up for change in changes] == [False, True]
-    assert sum(trackers.clinic.time.sleeps) == pytest.approx(86_400, abs=1)
+    assert sum(trackers.clinic.time.sleeps) == pytest.approx(14_400, abs=1)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import re
 from collections import defaultdict
@@ -16,7 +15,7 @@ from directsuite.core.events import CallFinished
 from directsuite.jobs.signing import DocumentState, Folder, JobStoppedError, Pdf
 from directsuite.sandbox import Sandbox
 from tests.integration.documents import make_consent_form
-from tests.jobs.signing.fragile_service import SIGNATURE_BYTES, Fault, FragileService
+from tests.jobs.signing.fragile_service import SIGNATURE_BYTES, Fault
 from tests.jobs.signing.job_factory import PDF_CONTENT, SIGNATURES, TOO_LARGE, JobFactory, yield_pdfs
 from tests.waiting import wait_until
 
@@ -52,15 +51,6 @@ async def test_rejected_document_is_listed_and_can_be_retried(jobs: JobFactory) 
     assert (await jobs.run("good.pdf", "../out of it.pdf")).failed == 1
 
 
-async def test_source_changed_between_runs_is_not_signed(jobs: JobFactory) -> None:
-    jobs.service.faults = [None, Fault.CRASH_BEFORE]
-    with contextlib.suppress(BaseException):
-        await jobs.run("a.pdf")
-    progress = await jobs.run("a.pdf", content=PDF_CONTENT + b" other")
-    assert (progress.done, progress.failed) == (0, 1)
-    assert (await jobs.journal.tally()).abandoned == 1
-
-
 @pytest.mark.parametrize("fault", [None, Fault.RESPONSE_LOST])
 async def test_pdf_with_a_time_stamp_beside_the_signature_is_kept(fault: Fault | None, jobs: JobFactory) -> None:
     jobs.service.timestamps = 1
@@ -69,16 +59,6 @@ async def test_pdf_with_a_time_stamp_beside_the_signature_is_kept(fault: Fault |
     assert (progress.done, progress.failed) == (1, 0)
     assert (jobs.out / "a.pdf").read_bytes() == PDF_CONTENT + SIGNATURE_BYTES * 2
     assert jobs.service.request_counts.total() == 1
-
-
-async def test_signed_pdf_without_its_end_is_not_kept(jobs: JobFactory) -> None:
-    class CutsOff(FragileService):
-        def _sign(self, identifier: str, signatures: int) -> bytes:
-            return super()._sign(identifier, signatures).replace(b"%%EOF", b"")
-
-    progress = await jobs.run("a.pdf", service=CutsOff())
-    assert (progress.done, progress.failed) == (0, 1)
-    assert jobs.list_outputs() == []
 
 
 async def test_outage_is_waited_out_and_nothing_fails(jobs: JobFactory) -> None:

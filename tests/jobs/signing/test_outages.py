@@ -66,15 +66,6 @@ async def test_outage_within_max_outage_fails_no_document(
     assert len(jobs.clock.sleeps) >= 8
 
 
-async def test_save_that_exceeds_its_deadline_fails_no_document(jobs: JobFactory) -> None:
-    late = ds.DeadlineExceededError("no response", operation="Save", outcome=ds.Outcome.UNKNOWN)
-    jobs.service.errors = {"save": late}
-    with pytest.raises(JobStoppedError, match="the service has failed for too long") as caught:
-        await jobs.run("a.pdf", "b.pdf", max_outage=100.0)
-    assert caught.value.__cause__ is late
-    assert await jobs.list_problems() == []
-
-
 @pytest.mark.parametrize("operation", ["save", "sign"])
 async def test_nothing_is_retried_with_max_outage_0(operation: str, jobs: JobFactory) -> None:
     jobs.service.errors = {operation: ds.RateLimitedError("slow down", operation="Any", status=429)}

@@ -70,6 +70,7 @@ async def test_next_run_publishes_what_was_signed_while_the_disk_was_full(step: 
     await require_signed_once(jobs)
 
 
+@pytest.mark.exhaustive(limit=2)
 @pytest.mark.parametrize("continues", ["before the next run", "after the next run"])
 @pytest.mark.parametrize("step", STEPS)
 async def test_next_run_publishes_what_was_signed_before_a_cancellation(
