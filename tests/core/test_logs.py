@@ -35,9 +35,16 @@ DEBUG, INFO, WARNING = logging.DEBUG, logging.INFO, logging.WARNING
 
 
 def _failed(
-    error: str, status: int | None, outcome: ds.Outcome | None, elapsed: float, attempt: int = 1
+    error: str, status: int | None, outcome: ds.Outcome | None, elapsed: float, attempt: int = 1, **others: Any
 ) -> ds.AttemptFailed:
-    return ds.AttemptFailed(attempt=attempt, error=error, status=status, outcome=outcome, elapsed=elapsed, **GET_UIDS)
+    fields: dict[str, Any] = {
+        "error": error,
+        "status": status,
+        "outcome": outcome,
+        "elapsed": elapsed,
+        "attempt": attempt,
+    }
+    return ds.AttemptFailed(**fields, **others, **GET_UIDS)
 
 
 UNKNOWN, NOT_SENT, FAILED = ds.Outcome.UNKNOWN, ds.Outcome.NOT_SENT, ds.Outcome.FAILED
@@ -54,7 +61,7 @@ OF_CALLS: list[tuple[int, ds.Event, str, str]] = [
         "attempt 1, HTTP 200, after 0.312 s",
     ),
     *(
-        (INFO, attrs.evolve(_failed(error, status, outcome, 1.0), reason=reason), "an attempt failed", details)
+        (INFO, _failed(error, status, outcome, 1.0, reason=reason), "an attempt failed", details)
         for error, status, outcome, reason, details in (
             ("ServerError", 500, UNKNOWN, None, "attempt 1, ServerError, HTTP 500, outcome unknown, after 1.000 s"),
             ("ConnectFailedError", None, NOT_SENT, "connection refused", _CONNECTION_REFUSED),

@@ -79,7 +79,8 @@ _TIMED_OUT = aiohttp.ClientOSError(errno.ETIMEDOUT, _URL)
 _NO_PROXY = aiohttp.ClientProxyConnectionError(_KEY, ConnectionResetError())
 _RESET = ConnectionDroppedError(ConnectionResetError(104, _URL))
 _DISCONNECTED = ConnectionDroppedError(aiohttp.ServerDisconnectedError())
-_ALERT, _UNKNOWN_HOST = "TLSV1_ALERT_PROTOCOL_VERSION", "the host name was not found"
+_ALERT = "TLSV1_ALERT_PROTOCOL_VERSION"
+_NO_NAME_SERVER, _UNKNOWN_HOST = "no name server responded", "the host name was not found"
 _NOT_ACCEPTED = "the server's certificate is not accepted, code 66"
 _NO_TLS_VERSION = "the server supports none of the TLS versions that this machine permits"
 _CLOSED_IN_HANDSHAKE = "the server closed the connection during the TLS handshake"
@@ -96,7 +97,7 @@ NETWORK_FAILURES: list[tuple[Exception, bool, str, str, str | None]] = [
     (aiohttp.SocketTimeoutError(), True, _LOST, "SocketTimeoutError", _AFTER_CONNECTING),
     (_TIMED_OUT, True, _LOST, "Connection timed out", _AFTER_CONNECTING),
     (ConnectionDroppedError(_TIMED_OUT), True, _LOST, "Connection timed out", _AFTER_CONNECTING),
-    (_DNS(_KEY, OSError(socket.EAI_AGAIN, _URL)), False, _NO_CONNECTION, *["no name server responded"] * 2),
+    (_DNS(_KEY, OSError(socket.EAI_AGAIN, _URL)), False, _NO_CONNECTION, _NO_NAME_SERVER, _NO_NAME_SERVER),
     (_DNS(_KEY, OSError(socket.EAI_NONAME, _URL)), False, _NO_CONNECTION, _UNKNOWN_HOST, "host name not found"),
     (UnicodeError(_URL), False, _NO_CONNECTION, "UnicodeError", "host name not found"),
     (_OTHER_CERTIFICATE, True, _NO_CONNECTION, "ServerFingerprintMismatch", "certificate not accepted"),

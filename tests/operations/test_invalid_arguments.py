@@ -168,12 +168,14 @@ def find_method(suite: ds.DirectSuite, path: str) -> Callable[..., Any]:
     return cast("Callable[..., Any]", getattr(facade if credentials is None else facade(*credentials), method))
 
 
-async def assert_rejected(call: Callable[[], Any], parameter: str, context: FakeServices) -> None:
+async def assert_rejected(
+    parameter: str, services: FakeServices, call: Callable[..., Any], *arguments: Any, **options: Any
+) -> None:
     with pytest.raises(ds.InvalidArgumentError, match=f"^{re.escape(parameter)}: ") as caught:
-        await call()
+        await call(*arguments, **options)
     assert isinstance(caught.value, ValueError)
     assert caught.value.parameter == parameter
-    assert context.requests_by_url == []
+    assert services.requests_by_url == []
 
 
 @pytest.mark.parametrize(("parameter", "call"), ADDRESSED.values(), ids=ADDRESSED)
@@ -181,16 +183,14 @@ async def test_invalid_address_is_rejected(
     parameter: str, call: Call, services: FakeServices, suite: ds.DirectSuite, box: ds.Mailbox
 ) -> None:
     for address in INVALID_ADDRESSES:
-        await assert_rejected(lambda address=address: call(suite, box, address), parameter, services)  # type: ignore[misc]
+        await assert_rejected(parameter, services, call, suite, box, address)
 
 
 @pytest.mark.parametrize("case", OPERATIONS.values(), ids=str)
 async def test_each_operation_rejects(case: OperationCase, services: FakeServices, suite: ds.DirectSuite) -> None:
     for parameter in case.arguments:
-        values = INVALID_VALUES.get(parameter, ()) + PATH_TEXTS * (parameter in case.path_texts)
-        for value in values:
-            changed = {parameter: value}
-            await assert_rejected(lambda changed=changed: case.call(suite, changed), parameter, services)  # type: ignore[misc]
+        for value in INVALID_VALUES.get(parameter, ()) + PATH_TEXTS * (parameter in case.path_texts):
+            await assert_rejected(parameter, services, case.call, suite, {parameter: value})
 
 
 def test_invalid_values_are_those_of_existing_parameters() -> None:
@@ -199,15 +199,14 @@ def test_invalid_values_are_those_of_existing_parameters() -> None:
 
 @pytest.mark.parametrize("path", sorted({path for path, *_ in METHODS}))
 async def test_method_rejects(path: str, services: FakeServices, suite: ds.DirectSuite) -> None:
-    method = find_method(suite, path)
     for name, parameter, arguments in METHODS:
         if name == path:
-            await assert_rejected(lambda arguments=arguments: method(*arguments), parameter, services)  # type: ignore[misc]
+            await assert_rejected(parameter, services, find_method(suite, path), *arguments)
 
 
 async def test_send_once_rejects(services: FakeServices, box: ds.Mailbox) -> None:
     for parameter, options in SEND_ONCE:
-        await assert_rejected(lambda options=options: box.send_once(message(), **options), parameter, services)  # type: ignore[misc]
+        await assert_rejected(parameter, services, box.send_once, message(), **options)
 
 
 async def test_listing_rejects_at_the_call(services: FakeServices, suite: ds.DirectSuite) -> None:
