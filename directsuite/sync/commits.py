@@ -6,8 +6,8 @@
 A row in doubt says that the sink may have received the change. After a crash, the change is sent again if the message
 still exists. If not, the sink receives what became of it, even if it never received the change.
 
-A batch that the sink rejects is halved until the rejected changes are alone. If the sink has accepted others since the
-first rejection of such a change, this is the cause, and is quarantined. Until then, it is sent again in each round.
+A batch that the sink rejects is halved until the rejected changes are alone. Such a change is quarantined if the
+sink has accepted others since its first rejection. Until then, it is sent again in each round.
 """
 
 from __future__ import annotations
