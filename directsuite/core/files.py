@@ -161,7 +161,8 @@ async def run_in_thread(function: Callable[[*Ts], T], *args: *Ts) -> T:
     """
     thread = DedicatedThread()
     try:
-        return await thread.start(contextvars.copy_context().run, function, *args)
+        run: Any = contextvars.copy_context().run  # type checkers cannot combine its parameters with those of `start`
+        return cast("T", await thread.start(run, function, *args))
     finally:
         thread.release()
 
