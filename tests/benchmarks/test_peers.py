@@ -113,6 +113,7 @@ class Steps:
         self.taken: list[str] = []
         self.failing = failing
         monkeypatch.setattr(environment, "run_step", self._run)
+        monkeypatch.setattr(environment, "make_document", lambda: {"openapi": "3.0.3"})
         monkeypatch.setattr(subprocess, "check_output", _return_no_versions)
         monkeypatch.setattr(shutil, "which", str)
 

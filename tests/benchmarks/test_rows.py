@@ -172,6 +172,7 @@ def test_ratios_compare_values_of_the_same_round() -> None:
         compute_ratios([1.0, 2.0], [1.0])
 
 
+@pytest.mark.wide
 async def test_peak_memory_is_above_the_memory_before_the_turn() -> None:
     size = 40_000_000
 

@@ -285,7 +285,7 @@ def test_shells_are_taught_the_commands_and_options(shell: str, tmp_path: Path) 
     assert [word for word in (*TOP_COMMANDS, "body-file", "watch") if word not in script] == []
 
 
-@pytest.mark.exhaustive(limit=10)
+@pytest.mark.exhaustive(limit=5)
 @pytest.mark.parametrize("command", COMMANDS)
 def test_usage_names_each_argument_and_groups_have_one_order(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*command.split(), "--help"]) == 0
@@ -304,7 +304,7 @@ def test_usage_names_each_argument_and_groups_have_one_order(command: str, capsy
     assert places == sorted(places)
 
 
-@pytest.mark.exhaustive(limit=10)
+@pytest.mark.exhaustive(limit=5)
 @pytest.mark.parametrize("command", EXAMPLES)
 def test_help_ends_with_examples_that_can_be_given(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*command.split(), "--help"]) == 0

@@ -10,7 +10,7 @@ import pytest
 import directsuite
 from directsuite.cli.config import find_unknown_variables
 from directsuite.sandbox.server import DEMO_CLIENT
-from tests.cli.conftest import CliRunner
+from tests.cli.conftest import CliRunner, CommandRunner
 from tests.integration.scenario import BOB, FAX_NUMBER, PASSWORD
 
 
@@ -141,9 +141,10 @@ async def test_configured_client_requests_the_tokens_of_commands(cli: CliRunner)
     assert (await cli.run("fax", "list", FAX_NUMBER, "--token-file", "client.secret")).status == 3
 
 
-async def test_help_of_a_token_names_the_oauth_client(cli: CliRunner) -> None:
-    for command in (["fax", "list"], ["sign"], ["sign", "info"], ["doctor"]):
-        assert "token_url" in (await cli.run(*command, "--help")).out
+@pytest.mark.wide
+@pytest.mark.parametrize("command", ["fax list", "sign", "sign info", "doctor"])
+async def test_help_of_a_token_names_the_oauth_client(offline: CommandRunner, command: str) -> None:
+    assert "token_url" in (await offline.run(*command.split(), "--help")).out
 
 
 async def test_doctor_checks_a_client_but_not_a_refresh_token(cli: CliRunner) -> None:

@@ -42,6 +42,7 @@ def test_size_of_any_number_of_bytes_is_shown() -> None:
     assert format_size(10**400).endswith(" MB")
 
 
+@pytest.mark.wide
 async def test_long_folder_is_listed_from_its_end(cli: CliRunner) -> None:
     for number in range(1_010):
         await cli.deliver(f"m{number}")
@@ -68,7 +69,7 @@ async def test_listing_and_reading_leave_a_message_unread(cli: CliRunner) -> Non
         assert await world.suite.mailbox(ALICE, PASSWORD).get_unread_message_count() == 1
 
 
-async def test_message_is_read_as_text(cli: CliRunner) -> None:
+async def test_message_is_read_as_text_or_json(cli: CliRunner) -> None:
     await cli.deliver("", with_files("scan.pdf"))
     result = await cli.run("inbox", "read", "1")
     assert (result.status, result.err) == (0, "")
@@ -78,6 +79,9 @@ async def test_message_is_read_as_text(cli: CliRunner) -> None:
     assert "Subject:  Results" in lines
     assert "File:     scan.pdf, text/x-own, 8 B" in lines
     assert lines[lines.index("") + 1 :] == ["See the files."]
+    document = (await cli.run("inbox", "read", "1", "--json")).document
+    assert (document["uid"], document["subject"], document["body"].strip()) == (1, "Results", "See the files.")
+    assert document["attachments"] == [{"content_type": "text/x-own", "filename": "scan.pdf", "size": 8}]
 
 
 async def test_of_html_the_text_is_shown(cli: CliRunner) -> None:
@@ -94,13 +98,6 @@ async def test_html_that_shows_nothing_is_said_to(cli: CliRunner, html: str) -> 
     words = "contains no visible text. Run the same command with --json to see the HTML."
     assert result.err == f"directsuite: The HTML of the message {words}\n"
     assert (await cli.run("inbox", "read", "1", "--json")).document["body"].strip() == html
-
-
-async def test_as_json_it_is_complete_but_for_the_files_contents(cli: CliRunner) -> None:
-    await cli.deliver("", with_files("scan.pdf"))
-    document = (await cli.run("inbox", "read", "1", "--json")).document
-    assert (document["uid"], document["subject"], document["body"].strip()) == (1, "Results", "See the files.")
-    assert document["attachments"] == [{"content_type": "text/x-own", "filename": "scan.pdf", "size": 8}]
 
 
 async def test_terminal_is_not_shown_what_it_would_act_upon(cli: CliRunner) -> None:
@@ -176,14 +173,6 @@ async def test_message_without_files_is_reported(cli: CliRunner) -> None:
     assert "--eml" in result.err
 
 
-@pytest.mark.parametrize(
-    "arguments", [("read", "99"), ("save", "99", "--into", "saved"), ("list", "--folder", "INBOX.x")]
-)
-async def test_missing_message_has_its_own_exit_status(cli: CliRunner, arguments: tuple[str, ...]) -> None:
-    err = await cli.fail(4, "directsuite: ", "inbox", *arguments)
-    assert "`directsuite inbox list`" in err or "--folder" in err
-
-
 async def sent_copies(runner: CliRunner, *recipients: str) -> None:
     to = [word for each in recipients for word in ("--to", each)]
     assert (await runner.run("send", *to, "--subject", "Lab", "--body", "x")).status == 0
@@ -235,7 +224,7 @@ async def test_folder_with_the_same_name_after_the_prefix_is_suggested(cli: CliR
         await cli.fail(4, f"Did you mean {meant}? ", "inbox", "list", "--folder", typed, "-v")
 
 
-@pytest.mark.parametrize("more", [(), ("--unread",)], ids=["any", "unread"])
+@pytest.mark.parametrize("more", [(), pytest.param(("--unread",), marks=pytest.mark.wide)], ids=["any", "unread"])
 async def test_messages_are_listed_until_the_end_of_a_day_or_until_a_time(
     cli: CliRunner, more: tuple[str, ...]
 ) -> None:
@@ -249,6 +238,7 @@ async def test_messages_are_listed_until_the_end_of_a_day_or_until_a_time(
     assert (await cli.run("inbox", "list", "--until", "9999-12-31", "--json")).status == 0
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("command", [("list",), ("read", "1"), ("mark", "1"), ("reply", "1", "--body", "x")])
 @pytest.mark.parametrize(
     ("folder", "meant"),
@@ -279,6 +269,7 @@ async def test_error_about_a_folder_stays_if_the_folders_can_not_be_listed(cli: 
     assert "GetMessagesByUIDs" in result.err
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("command", [("read",), ("save", "--into", "saved"), ("mark",), ("reply", "--body", "x")])
 @pytest.mark.parametrize(
     ("folder", "options"),

@@ -65,7 +65,7 @@ async def test_messages_are_moved_and_copied(cli: CliRunner) -> None:
     assert (await uids(cli), len(await uids(cli, "INBOX.Archive"))) == ([3], 3)
 
 
-@pytest.mark.parametrize("command", ["move", "copy"])
+@pytest.mark.parametrize("command", ["move", pytest.param("copy", marks=pytest.mark.wide)])
 async def test_missing_destination_is_suggested_or_can_be_created(cli: CliRunner, command: str) -> None:
     await three(cli)
     move = ("inbox", command, "1", "--to")
@@ -117,12 +117,10 @@ async def test_missing_messages_are_reported_and_the_others_processed(cli: CliRu
     await cli.fail(4, "INBOX has no message with these numbers (8, 9). Run", "inbox", "mark", "8", "9", "-v")
 
 
-@pytest.mark.parametrize(("typed", "is_terminal", "status"), [("y\n", True, 0), ("\n", True, 2), ("y\n", False, 2)])
-async def test_messages_are_deleted_only_after_a_yes(
-    typed: str, is_terminal: bool, status: int, cli: CliRunner
-) -> None:
+@pytest.mark.parametrize(("typed", "status"), [("y\n", 0), ("\n", 2)])
+async def test_messages_are_deleted_only_after_a_yes(typed: str, status: int, cli: CliRunner) -> None:
     await three(cli)
-    result = await cli.run("inbox", "delete", "1", "2", stdin=typed, is_terminal=is_terminal)
+    result = await cli.run("inbox", "delete", "1", "2", stdin=typed, is_terminal=True)
     assert result.status == status
     assert await uids(cli) == ([3] if status == 0 else [1, 2, 3])
     assert len(await uids(cli, "INBOX.Trash")) == (2 if status == 0 else 0)
@@ -130,7 +128,8 @@ async def test_messages_are_deleted_only_after_a_yes(
 
 @pytest.mark.parametrize("arguments", [("delete", "1"), ("folder", "delete", "INBOX.Archive")], ids=" ".join)
 async def test_deletion_without_a_terminal_sends_no_request(offline: CommandRunner, arguments: tuple[str, ...]) -> None:
-    await offline.fail(2, "There is no terminal to ask for confirmation. Give --yes to confirm.", "inbox", *arguments)
+    words = "There is no terminal to ask for confirmation. Give --yes to confirm."
+    await offline.fail(2, words, "inbox", *arguments, stdin="y\n")
 
 
 async def test_question_before_a_deletion_shows_what_it_is_about(cli: CliRunner) -> None:
@@ -171,7 +170,7 @@ async def test_messages_are_forwarded(cli: CliRunner) -> None:
     await cli.fail(2, "--to number 1 is not an e-mail address", "inbox", "forward", "1", "--to", "bob")
 
 
-@pytest.mark.parametrize("others", [(), ("2",)], ids=["alone", "with another"])
+@pytest.mark.parametrize("others", [(), pytest.param(("2",), marks=pytest.mark.wide)], ids=["alone", "with another"])
 async def test_message_with_a_bcc_is_forwarded_only_where_that_is_meant(
     others: tuple[str, ...], cli: CliRunner
 ) -> None:
@@ -303,7 +302,9 @@ async def test_reply_without_recipient_is_rejected(cli: CliRunner) -> None:
 
 
 @pytest.mark.parametrize(
-    ("typed", "options", "status"), [("y\n", (), 0), ("\n", (), 2), ("", ("--yes",), 0)], ids=["yes", "no", "--yes"]
+    ("typed", "options", "status"),
+    [("y\n", (), 0), ("\n", (), 2), pytest.param("", ("--yes",), 0, marks=pytest.mark.wide)],
+    ids=["yes", "no", "--yes"],
 )
 async def test_response_to_several_names_them_and_is_sent_after_a_yes(
     typed: str, options: tuple[str, ...], status: int, cli: CliRunner

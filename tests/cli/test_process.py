@@ -156,7 +156,7 @@ def test_streams_are_prepared_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert sys.stderr is prepared
 
 
-@pytest.mark.exhaustive
+@pytest.mark.exhaustive(limit=4)
 @pytest.mark.parametrize("columns", ["0", "1", "2", "-1", "", "wide", "19", "99999999999999999999"])
 @pytest.mark.parametrize("arguments", [["--help"], ["send", "--help"]], ids=" ".join)
 def test_help_is_laid_out_whatever_the_columns_are_said_to_be(

@@ -127,6 +127,7 @@ async def test_dry_run_says_what_became_of_its_key(cli: CliRunner) -> None:
     await cli.fail(2, "used for a different message, which was sent.", *other)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("key", [(), ("--key", "referral-17")])
 @pytest.mark.parametrize(("attempts", "status"), [("1", 6), ("2", 6), ("3", 0)])
 async def test_max_attempts_limits_the_attempts(
@@ -181,7 +182,9 @@ async def test_with_a_key_it_goes_once_however_often_it_is_given(cli: CliRunner)
     assert [word for word in (b"referral", b"alice", b"bob", b"please") if word in known] == []
 
 
-@pytest.mark.parametrize("key", ["referral-17", "Ada's referral", "-17"])
+@pytest.mark.parametrize(
+    "key", ["Ada's referral", *(pytest.param(key, marks=pytest.mark.wide) for key in ("referral-17", "-17"))]
+)
 async def test_command_for_the_status_of_a_key_works(cli: CliRunner, key: str) -> None:
     for sender in (ALICE, BOB):
         result = await cli.run("send", "--to", BOB, "--body", "x", f"--key={key}", "--mailbox", sender, "-v")

@@ -18,6 +18,10 @@ from tests.cli.conftest import CliRunner
 from tests.guides.documents import read_document
 from tests.integration.scenario import ALICE, BOB
 
+once_and_watched = pytest.mark.parametrize(
+    "more", [(), pytest.param(("--watch",), marks=pytest.mark.wide)], ids=["once", "watched"]
+)
+
 
 async def sent(runner: CliRunner, *recipients: str) -> str:
     to = [option for address in recipients for option in ("--to", address)]
@@ -45,7 +49,7 @@ async def test_recipient_who_will_not_have_it_is_status_1(cli: CliRunner) -> Non
     ]
 
 
-@pytest.mark.parametrize("more", [(), ("--watch",)], ids=["once", "watched"])
+@once_and_watched
 async def test_message_is_found_by_the_key_with_which_it_was_sent(cli: CliRunner, more: tuple[str, ...]) -> None:
     await cli.deliver("Lab", f"From: {BOB}\r\nTo: {ALICE}\r\nSubject: Lab\r\n\r\nSee.".encode())
     sent_by = {"referral-17": ("send", "--to", BOB, "--body", "x"), "thanks-1": ("inbox", "reply", "1", "--body", "x")}
@@ -70,7 +74,7 @@ async def test_message_of_a_key_may_not_have_been_sent(cli: CliRunner) -> None:
     assert (await cli.run("status", "--key", "referral-17")).status == 0
 
 
-@pytest.mark.parametrize("more", [(), ("--watch",)], ids=["once", "watched"])
+@once_and_watched
 async def test_unconfirmed_recipient_is_not_reported_as_failed(cli: CliRunner, more: tuple[str, ...]) -> None:
     smtp_id = await sent(cli, BOB, "bounce@elsewhere.test", "nomdn@elsewhere.test")
     cli.sandbox.clock.advance(timedelta(hours=2))
@@ -91,7 +95,7 @@ async def test_invalid_smtp_id_is_rejected_in_terms_of_the_command(cli: CliRunne
     assert "smtp_ids" not in result.err.replace("smtpIds", "smtp_ids")
 
 
-@pytest.mark.parametrize("status", [400, 404])
+@pytest.mark.parametrize("status", [400, pytest.param(404, marks=pytest.mark.wide)])
 async def test_message_rejected_until_known_is_waited_for(cli: CliRunner, status: int) -> None:
     leap(cli)
     smtp_id = await sent(cli, BOB)
@@ -164,7 +168,11 @@ async def test_message_that_the_service_does_not_know_yet_is_waited_for(cli: Cli
     assert "doesn't know this message in this mailbox, which is normal shortly after sending" in result.err
 
 
-@pytest.mark.parametrize("rejection", [{}, {"status": 404}, {"status": 400}], ids=["no record", "404", "400"])
+@pytest.mark.parametrize(
+    "rejection",
+    [{}, {"status": 404}, pytest.param({"status": 400}, marks=pytest.mark.wide)],
+    ids=["no record", "404", "400"],
+)
 async def test_unknown_message_is_given_up_after_15_minutes(cli: CliRunner, rejection: dict[str, int]) -> None:
     leap(cli)
     if rejection:
@@ -175,7 +183,17 @@ async def test_unknown_message_is_given_up_after_15_minutes(cli: CliRunner, reje
     assert (cli.sandbox.clock.now() - began).total_seconds() == pytest.approx(900, abs=5)
 
 
-@pytest.mark.parametrize("failure", [None, ds.NotFoundError("x", status=404), ds.ConnectionLostError("x")], ids=repr)
+@pytest.mark.parametrize(
+    "failure",
+    [
+        None,
+        *(
+            pytest.param(each, marks=pytest.mark.wide)
+            for each in (ds.NotFoundError("x", status=404), ds.ConnectionLostError("x"))
+        ),
+    ],
+    ids=repr,
+)
 async def test_message_rejected_at_first_is_followed_to_its_end(
     cli: CliRunner, failure: ds.DirectSuiteError | None
 ) -> None:
@@ -201,7 +219,7 @@ async def test_late_recipient_is_followed_after_others_end(cli: CliRunner) -> No
     assert len(polls) == 3  # the last because of the new recipient
 
 
-@pytest.mark.parametrize("is_first", [False, True])
+@pytest.mark.parametrize("is_first", [False, pytest.param(True, marks=pytest.mark.wide)])
 async def test_record_without_an_address_is_replaced(cli: CliRunner, *, is_first: bool) -> None:
     smtp_id = await sent(cli, BOB)
 
@@ -233,7 +251,7 @@ def leap(runner: CliRunner) -> None:
         runner.monkeypatch.setattr(SystemClock, method, staticmethod(getattr(clock, method)))
 
 
-@pytest.mark.parametrize("more", [(), ("--json",)], ids=["text", "json"])
+@pytest.mark.parametrize("more", [(), pytest.param(("--json",), marks=pytest.mark.wide)], ids=["text", "json"])
 async def test_watching_reports_the_start_and_each_change_on_stderr(cli: CliRunner, more: tuple[str, ...]) -> None:
     smtp_id = await sent(cli, BOB, "slow+2m@elsewhere.test")
     leap(cli)

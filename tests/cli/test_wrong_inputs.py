@@ -81,6 +81,7 @@ CONDITIONS: dict[str, tuple[Callable[[CliRunner, str, str], None], int, tuple[st
 """Sets up a condition, given the variables of the service's URL and of the secret; the exit status, and the message."""
 
 
+@pytest.mark.exhaustive
 @pytest.mark.usefixtures("files", "no_keyring")
 @pytest.mark.parametrize("command", COMMANDS)
 @pytest.mark.parametrize("condition", CONDITIONS)
@@ -99,6 +100,7 @@ async def test_command_that_cannot_use_its_service_says_why(condition: str, comm
     await fails(cli, command, status, *(each.format(**values) for each in words))
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("command", ["inbox list", "fax list", "patient by-username"])
 @pytest.mark.parametrize(
     ("fault", "advice"),
@@ -120,7 +122,6 @@ async def test_failure_of_the_service_has_advice(
     ("arguments", "named"),
     [
         (("inbox", "list", "--mailbox", "alice"), "--mailbox is not an e-mail address"),
-        (("inbox", "list", "--limit", "0"), "--limit"),
         (("inbox", "list", "--since", "7 days"), "--since"),
         (("inbox", "list", "--since", "2026-05-01", "--unread"), "--unread"),
         (("inbox", "list", "--since", "2026-05-02", "--until", "2026-05-01"), "--until is before --since. Correct"),
@@ -128,7 +129,6 @@ async def test_failure_of_the_service_has_advice(
             ("send", "--to", BOB, "--body-file", "none"),
             "(No such file or directory). Check its path and permissions.\n",
         ),
-        (("inbox", "list", "--since", "0001-01-01"), "--since"),
         (("inbox", "list", "--folder", ""), "--folder"),
         (("inbox", "list", "--all-folders", "--folder", "INBOX"), "--folder"),
         (("inbox", "list", "--folder", "INBOX.J\udce9"), "--folder: it contains half of a surrogate pair"),
@@ -139,9 +139,7 @@ async def test_failure_of_the_service_has_advice(
         (("inbox", "save", "1"), "--into"),
         (("inbox", "save", "--into", "saved"), "UID"),
         (("inbox", "save", "1", "--into", ""), "--into"),
-        (("inbox", "save", "1", "--into", "file"), "--into"),
         (("status",), "SMTP"),
-        (("status", ""), "SMTP id"),
         (("status", "<a@x.test>", "--key", "k"), "--key can't be combined with SMTP ids"),
         (("status", "--key", ""), "--key is empty"),
         (("fax", "list"), "NUMBER"),

@@ -272,6 +272,7 @@ async def test_browser_that_leaves_its_upload_stores_nothing(
     assert [record for record in caplog.records if record.levelno >= logging.ERROR] == []
 
 
+@pytest.mark.wide
 async def test_aborted_download_releases_connection_and_deletes_document(
     url: str, sandbox: Sandbox, log_recorder: LogRecorder, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -98,7 +98,10 @@ async def test_rejected_token_ends_it_with_3_and_the_next_command_goes_on(cli: S
     assert (await cli.run("a.pdf", *_OUT)).status == 0
 
 
-@pytest.mark.parametrize(("http_status", "status"), [(302, 5), (403, 3), (404, 4), (405, 5)])
+@pytest.mark.parametrize(
+    ("http_status", "status"),
+    [(403, 3), *(pytest.param(*each, marks=pytest.mark.wide) for each in ((302, 5), (404, 4), (405, 5)))],
+)
 async def test_denied_permission_or_wrong_url_fails_no_document(http_status: int, status: int, cli: SignRunner) -> None:
     cli.write_pdfs(*(f"in/{number}.pdf" for number in range(3)))
     fault = cli.sandbox.inject_fault("Save", "status", status=http_status, times=1000)
@@ -130,7 +133,9 @@ async def test_many_failures_in_a_row_stop_it_and_are_to_be_tried_again(cli: Sig
     assert (await cli.run("in", *_OUT, "--again")).out.startswith("20 signed, 2 signed before.")
 
 
-@pytest.mark.parametrize("more", [(), ("--again",)], ids=["a run of all", "the same again"])
+@pytest.mark.parametrize(
+    "more", [(), pytest.param(("--again",), marks=pytest.mark.wide)], ids=["a run of all", "the same again"]
+)
 async def test_interrupted_again_continues(more: tuple[str, ...], cli: SignRunner) -> None:
     cli.write_pdfs("in/a.pdf", "in/b.pdf")
     for http_status, again in ((413, ()), (403, ("--again",))):

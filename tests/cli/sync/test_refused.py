@@ -120,7 +120,10 @@ SENTENCE = re.compile(
 
 @pytest.mark.parametrize(
     ("first", "then"),
-    [((), ("--maildir", "mail")), (("--maildir", "mail"), ()), (("--maildir", "mail"), ("--maildir", "post"))],
+    [
+        ((), ("--maildir", "mail")),
+        *(pytest.param(("--maildir", "mail"), then, marks=pytest.mark.wide) for then in ((), ("--maildir", "post"))),
+    ],
     ids=["store-maildir", "maildir-store", "maildir-maildir"],
 )
 async def test_another_sink_is_rejected_and_the_first_one_goes_on(

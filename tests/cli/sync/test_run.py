@@ -112,7 +112,14 @@ async def test_log_lines_name_mailboxes_where_that_is_wanted(cli: SyncRunner) ->
 
 
 @pytest.mark.parametrize(
-    ("owner", "method", "status"), [(Synchronizer, "once", 1), (SqliteStore, "bind", 2), (SqliteStore, "aclose", 1)]
+    ("owner", "method", "status"),
+    [
+        (SqliteStore, "bind", 2),
+        *(
+            pytest.param(owner, name, 1, marks=pytest.mark.wide)
+            for owner, name in ((Synchronizer, "once"), (SqliteStore, "aclose"))
+        ),
+    ],
 )
 async def test_failing_store_is_reported(owner: type, method: str, status: int, cli: SyncRunner) -> None:
     call = getattr(owner, method)
