@@ -147,6 +147,7 @@ def test_invitation_beside_the_text_is_an_attachment() -> None:
     assert [kind for _, kind, _ in _attached(ds.Message.from_email(source))] == ["text/calendar"]
 
 
+@pytest.mark.exhaustive(limit=3)
 @pytest.mark.parametrize(
     "header", ['Cc: "', "To: a b<a@[", "From: grp:;::", "Bcc: <", "To: a@b <", "From: @", 'Subject: "', "Message-ID: <"]
 )
@@ -178,6 +179,7 @@ def test_message_id_is_read_however_it_is_written(raw: bytes, expected: str | No
     assert (None if found is None else found.strip()) == expected
 
 
+@pytest.mark.exhaustive(limit=4)
 @pytest.mark.parametrize(
     ("written", "addresses"),
     [
@@ -287,7 +289,7 @@ def test_signed_email_gives_its_text_and_the_signature() -> None:
     assert _attached(message) == [("smime.p7s", "application/pkcs7-signature", b"0\x80\x06")]
 
 
-@pytest.mark.exhaustive
+@pytest.mark.exhaustive(limit=3)
 @pytest.mark.parametrize("policy", POLICIES.values(), ids=POLICIES.keys())
 @pytest.mark.parametrize(
     "parameter",
@@ -331,6 +333,7 @@ def test_multipart_without_parts_is_a_file_of_unknown_type() -> None:
     assert (kind, content.strip()) == ("application/octet-stream", b"Hello")
 
 
+@pytest.mark.exhaustive(limit=4)
 @pytest.mark.parametrize(
     ("header", "content", "body"),
     [

@@ -30,7 +30,7 @@ async def test_what_was_read_makes_room(server: ScriptedServer) -> None:
         assert await measure_elapsed(read_listing(suite, batch_size=8, batch_bytes=9 * KB)) <= 100 / CONNECTIONS + 1
 
 
-@pytest.mark.exhaustive(limit=2)
+@pytest.mark.exhaustive(limit=1)
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("connections", [1, CONNECTIONS])
 async def test_slow_reader_stops_the_fetching(server: ScriptedServer, method: str, connections: int) -> None:

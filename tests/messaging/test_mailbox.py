@@ -38,6 +38,7 @@ async def test_listing_with_a_uid_that_cannot_be_names_its_place(
     assert caught.value.path == "$.uids[2]"
 
 
+@pytest.mark.exhaustive(limit=3)
 @pytest.mark.parametrize(("call", "gives"), NOTHING_TO_DO.values(), ids=NOTHING_TO_DO)
 async def test_nothing_to_do_sends_nothing(
     call: Callable[[ds.Mailbox], Awaitable[Any]], gives: Any, services: FakeServices, box: ds.Mailbox

@@ -55,6 +55,7 @@ DOCUMENTS = {
 }
 
 
+@pytest.mark.exhaustive(limit=6)
 @pytest.mark.parametrize("document", DOCUMENTS.values(), ids=DOCUMENTS.keys())
 def test_report_is_read_in_every_layout(document: str) -> None:
     assert _records(document) == [EXPECTED]
@@ -86,6 +87,7 @@ def test_odd_cell_hides_no_delivery(line: str, expected: dict[str, object]) -> N
     assert {name: getattr(records[0], name) for name in expected} == expected
 
 
+@pytest.mark.exhaustive(limit=2)
 @pytest.mark.parametrize("blank", ["   ", ",,,,,,,,,", "\t", "\xa0", '""'])
 def test_blank_line_is_no_record_whose_status_would_never_be_final(blank: str) -> None:
     assert _records(f"{HEADING}\r\n{LINE}\r\n{blank}\r\n") == [EXPECTED]

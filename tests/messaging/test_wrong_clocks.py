@@ -223,6 +223,7 @@ async def test_lost_response_is_not_sent_again_if_only_received_messages_have_sh
     assert mail.sends == 1
 
 
+@pytest.mark.exhaustive(limit=1)
 @pytest.mark.parametrize("shown", ["in INBOX.Sent", "in another folder", "received from others"])
 async def test_message_is_sent_if_those_in_other_folders_cannot_be_its_copy(
     mail: MailServer, server: ScriptedServer, shown: str

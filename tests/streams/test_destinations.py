@@ -47,6 +47,7 @@ ANSWERS: dict[str, Responder] = {
 }
 
 
+@pytest.mark.exhaustive(limit=1)
 @pytest.mark.parametrize("answer", ANSWERS)
 async def test_document_is_complete_at_every_destination(server: ScriptedServer, answer: str, tmp_path: Path) -> None:
     server.default_responder = ANSWERS[answer]
@@ -176,6 +177,7 @@ async def test_invalid_destination_is_rejected(
     assert server.requests == []
 
 
+@pytest.mark.exhaustive(limit=2)
 @pytest.mark.parametrize(
     "spoilt", [HALF, responses.respond(b"<html>"), responses.respond(b""), responses.respond(CODED[:-2])]
 )
@@ -271,7 +273,7 @@ TO_A_DESTINATION: dict[str, tuple[object, ...]] = {
 }
 
 
-@pytest.mark.exhaustive(limit=2)
+@pytest.mark.exhaustive(limit=1)
 @pytest.mark.parametrize("method", TO_A_DESTINATION)
 async def test_document_larger_than_max_bytes_is_rejected(server: ScriptedServer, tmp_path: Path, method: str) -> None:
     server.default_responder = responses.respond(LINES)

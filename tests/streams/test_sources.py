@@ -108,6 +108,7 @@ async def test_file_is_sent_from_its_position_and_stays_open(server: ScriptedSer
     assert not file.closed
 
 
+@pytest.mark.exhaustive(limit=2)
 @pytest.mark.parametrize("size", [1, 1000, PIECE_BYTES, PIECE_BYTES + 1, 500_009])
 async def test_size_given_is_the_length_announced(server: ScriptedServer, suite: ds.DirectSuite, size: int) -> None:
     content = b"%PDF-" + os.urandom(size)
@@ -150,6 +151,7 @@ def _standing(content: bytes, position: int) -> io.BytesIO:
     return file
 
 
+@pytest.mark.exhaustive(limit=3)
 @pytest.mark.parametrize("kind", NOT_PDF)
 async def test_invalid_pdf_is_rejected_before_anything_is_sent(server: ScriptedServer, kind: str) -> None:
     async with open_suite(server) as suite:

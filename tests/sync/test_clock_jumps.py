@@ -40,7 +40,7 @@ def test_a_time_is_due_if_past_or_too_far_in_the_future(due_ms: int, is_now: boo
     assert is_due(1_000 + due_ms, 1_000, 900_000) is is_now
 
 
-@pytest.mark.exhaustive(limit=2)
+@pytest.mark.exhaustive(limit=1)
 @pytest.mark.parametrize("jump", JUMPS)
 @pytest.mark.parametrize("was_wrong", [True, False], ids=["a wrong clock is set right", "the clock jumps"])
 async def test_quarantined_message_is_retried_after_a_jump(was_wrong: bool, jump: float, mail: MailScenario) -> None:

@@ -24,6 +24,7 @@ def letter(number: int, size: int) -> bytes:
     return bytes(message)
 
 
+@pytest.mark.exhaustive(limit=1)
 @pytest.mark.parametrize(
     ("sizes", "too_large"),
     [([40_000] * 10, []), ([1_000] * 3 + [200_000] + [1_000] * 3, [3])],

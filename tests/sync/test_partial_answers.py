@@ -277,6 +277,7 @@ async def test_the_next_round_waits_for_the_commit_of_a_cancelled_one(tmp_path: 
     assert [uid for (uid,) in told] == list(range(1, 11))
 
 
+@pytest.mark.wide
 async def test_few_messages_are_requested_if_all_fail(store: SqliteStore) -> None:
     scene = SyncScenario(FakeServer({"INBOX": make_messages(1, 1000)}), store)
     scene.server.unfetchable_uids = set(range(1, 1001))
@@ -323,6 +324,7 @@ async def test_quarantined_messages_are_retried_gradually(scene: SyncScenario, m
         assert len(scene.changes) == (50 - left if mended else 0)
 
 
+@pytest.mark.wide
 async def test_unfetchable_first_messages_block_no_other(store: SqliteStore) -> None:
     scene = SyncScenario(FakeServer({"INBOX": make_messages(1, 110)}), store)
     scene.server.unfetchable_uids = set(range(1, 101))

@@ -126,6 +126,7 @@ async def test_full_disk_quarantines_nothing(store: SqliteStore, number: int) ->
     assert sink.calls == 1
 
 
+@pytest.mark.wide
 async def test_many_rejected_first_changes_delay_others_few_rounds(store: SqliteStore) -> None:
     scene, sink = scene_of(store, 60, *range(1, 41))
     rounds = 1

@@ -152,7 +152,7 @@ async def test_run_that_was_stopped_is_not_complete(scenario: Scenario, store: S
     assert (complete[ALICE].status, stopped[ALICE].status) == (SyncStatus.UP_TO_DATE, SyncStatus.CATCHING_UP)
 
 
-@pytest.mark.exhaustive(limit=2)
+@pytest.mark.exhaustive(limit=1)
 @pytest.mark.parametrize(
     ("password", "problem"),
     [

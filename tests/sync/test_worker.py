@@ -77,7 +77,7 @@ async def test_back_off_after_failures(
     assert [*delays[:3], delays[-1]] == [pytest.approx(each, rel=0.11) for each in seconds]
 
 
-@pytest.mark.exhaustive(limit=6)
+@pytest.mark.exhaustive(limit=3)
 @pytest.mark.parametrize(
     ("report", "seconds"),
     [

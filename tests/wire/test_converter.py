@@ -64,7 +64,7 @@ def _within_64_bits(value: Any) -> bool:
     return not isinstance(value, int) or -(2**63) <= value < 2**64
 
 
-@pytest.mark.exhaustive(limit=6)
+@pytest.mark.exhaustive(limit=3)
 @pytest.mark.parametrize("name", CONVERTERS)
 @pytest.mark.parametrize("cls", MODEL_CLASSES, ids=lambda cls: cls.__name__)
 @settings(
@@ -86,6 +86,7 @@ def test_every_converter_reads_what_it_writes(name: str, cls: type[ds.Model], dr
         assert Codec().decode(cls, text) == model
 
 
+@pytest.mark.exhaustive(limit=2)
 @every_converter
 def test_preconfigured_converter_writes_values_as_services_do(make: Callable[[], cattrs.Converter]) -> None:
     converter = make()

@@ -122,7 +122,7 @@ def assert_read_alike(document: bytes, cuts: list[int]) -> None:
     assert read_elements(document, cuts, ("attachments", "content")) == read_elements(document, [], None)
 
 
-@pytest.mark.exhaustive(limit=2)
+@pytest.mark.exhaustive(limit=1)
 @pytest.mark.parametrize("cls", LISTING, ids=lambda cls: cls.__name__)
 @settings(max_examples=scale_examples(40))
 @given(data=st.data())

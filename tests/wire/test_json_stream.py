@@ -100,6 +100,7 @@ def split(text: bytes) -> tuple[list[Any], dict[str, Any] | None]:
         return elements, None
 
 
+@pytest.mark.exhaustive(limit=6)
 @pytest.mark.parametrize("text", FIXED)
 def test_listed_document_is_split(text: bytes) -> None:
     document: dict[str, Any] = parse(text)
@@ -111,6 +112,7 @@ def test_listed_document_is_split(text: bytes) -> None:
     assert assert_same_outcome(text) == repr((elements, document))
 
 
+@pytest.mark.exhaustive(limit=6)
 @pytest.mark.parametrize("text", MALFORMED)
 def test_malformed_document_is_rejected(text: bytes) -> None:
     assert_same_outcome(text)

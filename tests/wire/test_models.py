@@ -34,7 +34,7 @@ a_few = settings(
 )
 
 
-@pytest.mark.exhaustive(limit=5)
+@pytest.mark.exhaustive(limit=3)
 @every_model
 @a_few
 @given(draw=st.data())
@@ -65,7 +65,7 @@ def test_unknown_members_at_every_level_are_written_back() -> None:
     assert json.loads(CODEC.encode(answer)) == document
 
 
-@pytest.mark.exhaustive(limit=5)
+@pytest.mark.exhaustive(limit=3)
 @every_model
 @a_few
 @given(draw=st.data())

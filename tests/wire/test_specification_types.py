@@ -20,6 +20,7 @@ CODEC = Codec()
 NAMED_OTHERWISE = {"from": "from_", "UserStateType": "user_state"}
 
 
+@pytest.mark.exhaustive(limit=12)
 @pytest.mark.parametrize("name", TYPES)
 def test_fields_have_their_wire_names_and_a_repr_shows_the_marked_ones(name: str) -> None:
     document = make_document(name)

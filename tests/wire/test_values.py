@@ -112,6 +112,7 @@ READ: list[tuple[type[ds.Model], dict[str, Any], str, object]] = [
 ]
 
 
+@pytest.mark.exhaustive(limit=10)
 @pytest.mark.parametrize(("cls", "document", "field", "expected"), READ, ids=str)
 def test_value_in_another_form_is_read(
     cls: type[ds.Model], document: dict[str, Any], field: str, expected: object
@@ -144,6 +145,7 @@ STRICT: list[tuple[type[ds.Model], object, str]] = [
 ]
 
 
+@pytest.mark.exhaustive(limit=6)
 @pytest.mark.parametrize(("cls", "document", "path"), STRICT, ids=lambda entry: entry if isinstance(entry, str) else "")
 def test_mismatch_has_the_path_and_not_the_value(cls: type[ds.Model], document: object, path: str) -> None:
     with pytest.raises(MismatchError) as caught:
@@ -164,7 +166,7 @@ def test_invalid_json_is_rejected(text: bytes) -> None:
     assert (caught.value.path, caught.value.expected) == ("$", "JSON")
 
 
-@pytest.mark.exhaustive
+@pytest.mark.exhaustive(limit=3)
 @pytest.mark.parametrize(
     ("text", "read"),
     [
@@ -205,6 +207,7 @@ UNREADABLE: list[tuple[type[ds.Model], dict[str, Any], str]] = [
 ]
 
 
+@pytest.mark.exhaustive(limit=6)
 @pytest.mark.parametrize(("cls", "document", "key"), UNREADABLE, ids=str)
 def test_unreadable_value_gets_the_default_and_stays_in_extra(
     cls: type[ds.Model], document: dict[str, Any], key: str
@@ -260,7 +263,7 @@ def test_a_list_of_texts_keeps_its_length(unreadable: object) -> None:
     assert report == {"$.folders[]": 1}
 
 
-@pytest.mark.exhaustive
+@pytest.mark.exhaustive(limit=3)
 @pytest.mark.parametrize("text", [b"a\xff", rb"\ud83da", rb"a\udc00"])
 @pytest.mark.parametrize(
     ("cls", "document", "path"),
@@ -329,6 +332,7 @@ def test_any_json_is_a_model_or_a_mismatch(cls: type[ds.Model], value: Any) -> N
 A, B = {"content": "QQ==", "contentType": "a/a"}, {"content": "Qg==", "contentType": "b/b"}
 
 
+@pytest.mark.exhaustive(limit=4)
 @pytest.mark.parametrize(
     ("document", "contents"),
     [

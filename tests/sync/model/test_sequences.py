@@ -205,7 +205,7 @@ def run_sequence(text: str) -> None:
         machine.teardown()
 
 
-@pytest.mark.exhaustive(limit=18)
+@pytest.mark.exhaustive(limit=9)
 @pytest.mark.parametrize("name", SEQUENCES)
 def test_sink_has_the_mailbox_after_the_sequence(name: str) -> None:
     run_sequence(SEQUENCES[name])

@@ -107,7 +107,7 @@ async def tables(database: str) -> AsyncGenerator[TableScenario]:
         yield TableScenario(store)
 
 
-@pytest.mark.exhaustive(limit=9)
+@pytest.mark.exhaustive(limit=5)
 @pytest.mark.parametrize("keep_gone", [False, True])
 @pytest.mark.parametrize("story", STORIES)
 async def test_tables_have_each_change_once(database: str, story: str, keep_gone: bool) -> None:
@@ -123,7 +123,7 @@ async def test_tables_have_each_change_once(database: str, story: str, keep_gone
         assert await tables.count_attachments() == 2 * (len(present) + len(deleted))
 
 
-@pytest.mark.exhaustive(limit=6)
+@pytest.mark.exhaustive(limit=3)
 @pytest.mark.parametrize("story", STORIES)
 async def test_maildirs_have_each_change_once(tmp_path: Path, story: str) -> None:
     changes, present, _ = STORIES[story]
