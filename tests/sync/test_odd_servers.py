@@ -265,6 +265,19 @@ async def test_rejected_count_and_empty_listings_delete_nothing(mail: MailScenar
     assert status.status is SyncStatus.FAILING
 
 
+async def test_copy_arrives_although_the_folder_of_the_other_is_rejected(mail: MailScenario) -> None:
+    mail.add("Archive", 1)
+    await mail.begin(1)
+    mail.folders["INBOX"][2] = mail.folders["Archive"][1] | {"uid": 2}
+    mail.add("INBOX", 3)
+    mail.response_changes["GetUIDs"] = lambda folder, document: (
+        document if folder == "INBOX" else rejected("", document)
+    )
+    status = await mail.synchronise()
+    assert mail.sink.messages == {("INBOX", 1), ("INBOX", 2), ("INBOX", 3), ("Archive", 1)}
+    assert list(status.folders) == ["Archive"]
+
+
 async def test_unreadable_content_is_requested_once(mail: MailScenario) -> None:
     mail.add("INBOX", 8, **UNREADABLE_FILE)
     await mail.begin(*range(1, 8))
