@@ -67,7 +67,7 @@ _SmtpId = Annotated[
 def show_status(
     smtp_id: _SmtpId = None, /, *, command: CommandParameter, options: _StatusOptions = _StatusOptions()
 ) -> Work:
-    """Show the delivery status of a message for each recipient.
+    """Show a message's delivery status for each recipient.
 
     Exit status 0 means that the message is delivered or in progress; 4 that the service doesn't know it; 1 that a
     delivery failed or was never confirmed, or that --watch ended without a final status.
