@@ -24,9 +24,10 @@ NAMED_OTHERWISE = {"from": "from_", "UserStateType": "user_state"}
 @pytest.mark.parametrize("name", TYPES)
 def test_fields_have_their_wire_names_and_a_repr_shows_the_marked_ones(name: str) -> None:
     document = make_document(name)
-    model = CODEC.decode(getattr(types, name), json.dumps(document).encode())
+    cls: type[ds.Model] = getattr(types, name)
+    model = CODEC.decode(cls, json.dumps(document).encode())
     assert model.extra == {}
-    blank: Any = {field.name: field.default for field in attrs.fields(type(model))}
+    blank: Any = {field.name: field.default for field in attrs.fields(cls)}
     for field in list_fields(name):
         assert getattr(model, _attribute(field)) not in (None, [], {}, blank[_attribute(field)])
     assert json.loads(CODEC.encode(model)) == document
@@ -34,7 +35,7 @@ def test_fields_have_their_wire_names_and_a_repr_shows_the_marked_ones(name: str
     fields = blank.keys() - {"extra"} - local
     assert fields == {_attribute(field) for field in list_fields(name)}
     marked = {"media_type" if field == "contentType" else _attribute(field) for field in list_shown(name)}
-    assert set(type(model)._shown) == marked
+    assert set(cls._shown) == marked
 
 
 def test_no_model_is_missing_from_the_table() -> None:
