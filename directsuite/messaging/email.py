@@ -11,6 +11,7 @@ import io
 import re
 from collections.abc import Iterator
 from email.generator import BytesGenerator
+from email.header import Header
 from email.headerregistry import Address
 from email.message import EmailMessage, MIMEPart
 from email.utils import getaddresses, quote
@@ -27,6 +28,7 @@ _DROPPED_PARAMETERS = frozenset({"name", "boundary", "format", "delsp"})
 """Parameters of a content type that are wrong or useless for an attached file."""
 _MEDIA_TYPE = re.compile(r"[a-z0-9!#$&^_.+-]{1,100}/[a-z0-9!#$&^_.+-]{1,100}")
 _PARAMETER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`{|}~-]{1,60}=[ -~]{0,200}")
+_LINE_BREAK = re.compile(r"\r\n|\r|\n")
 _UNENCODED_CHAR = re.compile("[^\x00-\x7f\udc80-\udcff]")
 _DISPLAY_NAMES = re.compile(
     r'(?P<quoted>"(?:[^"\\]|\\.)*+"?)|(?<![^\s,;:(])=\?[^?\s]+\?[bBqQ]\?[^?]*\?=(?![^\s,;:()<])'
@@ -185,15 +187,30 @@ def _read_content(part: Part) -> bytes:
     return cast("bytes", encoded.get_payload(decode=True))
 
 
-_SOURCE_POLICY = email.policy.SMTPUTF8.clone(refold_source="none", max_line_length=None, cte_type="8bit")
-_LEGACY_POLICY = email.policy.compat32.clone(linesep="\r\n", max_line_length=None)
+class _SourcePolicy(email.policy.EmailPolicy):
+    """Writes parsed headers unchanged, others in UTF-8."""
+
+    def fold_binary(self, name: str, value: Any) -> bytes:
+        if hasattr(value, "fold"):
+            return super().fold_binary(name, value)
+        text = value.encode() if isinstance(value, Header) else str(value)
+        return f"{name}: {_LINE_BREAK.sub(self.linesep, text)}{self.linesep}".encode("utf-8", "surrogateescape")
+
+
+class _SourceGenerator(BytesGenerator):
+    """Writes a message without changing the line breaks of its headers or the encoding of its parts."""
+
+    def write(self, s: str) -> None:
+        super().write(s.encode("utf-8", "surrogateescape").decode("ascii", "surrogateescape"))
+
+
+_SOURCE_POLICY = _SourcePolicy(utf8=True, linesep="\r\n", max_line_length=None, cte_type="8bit")
 
 
 def _flatten(message: Part) -> bytes:
     """Return the bytes from which the message was parsed, with CRLF line ends."""
-    policy = _SOURCE_POLICY if _has_modern_api(message) else _LEGACY_POLICY
     buffer = io.BytesIO()
-    BytesGenerator(buffer, mangle_from_=False, policy=policy).flatten(message)
+    _SourceGenerator(buffer, mangle_from_=False, policy=_SOURCE_POLICY).flatten(message)
     return buffer.getvalue()
 
 

@@ -280,6 +280,14 @@ def test_enclosed_multipart_keeps_its_bytes(policy: email.policy.Policy) -> None
     assert attachment.filename == "message-1.eml"
 
 
+@pytest.mark.parametrize("policy", POLICIES.values(), ids=POLICIES.keys())
+def test_control_characters_end_no_header_of_an_enclosed_message(policy: email.policy.Policy) -> None:
+    enclosed = b"Subject: a\x0b\x0cb\x1cc\r\nFrom: c@x.test\r\n\r\ninside\r\n"
+    raw = _multipart(_part("message/rfc822", enclosed))
+    (attachment,) = ds.Message.from_email(email.message_from_bytes(raw, policy=policy)).attachment_list
+    assert attachment.content == enclosed
+
+
 def test_signed_email_gives_its_text_and_the_signature() -> None:
     signature = _part('application/pkcs7-signature; name="smime.p7s"', b"MIAG", "Content-Transfer-Encoding: base64")
     raw = _multipart(content_type="multipart/signed; protocol=x").replace(_part("text/plain", b"Hello\r\n"), SIGNED)
