@@ -28,7 +28,7 @@ _MISC = Group("Other", sort_key=4)
 _COMMANDS = {
     "send": ("send", _MAIL, "Send a message, with attachments."),
     "inbox": ("mailbox", _MAIL, "List, read, save, move, delete, forward and answer messages."),
-    "status": ("status", _MAIL, "Show a message's delivery status for each recipient."),
+    "status": ("status", _MAIL, "Show the delivery status of messages for each recipient."),
     "sync": ("sync", _MAIL, "Run and control a worker that synchronises mailboxes."),
     "sign": ("document", _SERVICES, "Sign PDF files and the PDFs in folders."),
     "fax": ("fax", _SERVICES, "Show the status of faxes."),

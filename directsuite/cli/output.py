@@ -99,6 +99,7 @@ def show_table(
     *,
     right: Sequence[str] = (),
     no_wrap: Sequence[str] = (),
+    above: Sequence[str] = (),
     styles: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
     """Print a table without borders to stdout.
@@ -107,6 +108,7 @@ def show_table(
 
     right: the titles of right-aligned columns. no_wrap: the titles of columns that are never wrapped, because people
     copy their values; if the terminal is too narrow, each value is on a separate line below its row, with the title.
+    above: the titles of columns whose values are then above their rows, because they apply to several rows.
     styles: the rich style of cells, by their text.
     """
     sys.stdout.flush()  # otherwise rich would, and end the process without a message if it finds a closed pipe
@@ -137,9 +139,10 @@ def show_table(
     lines = [_render_row(console, columns, [Text(column.title, "dim") for column in columns])]
     for row in cells:
         texts = [Text(row[column.index], styles.get(row[column.index], "")) for column in columns]
-        lines.append(_render_row(console, columns, texts))
         moved = [column for column in moved_columns if row[column.index]]
-        lines += [Text(f"    {column.title}: {row[column.index]}") for column in moved]
+        lines += [Text(f"{column.title}: {row[column.index]}") for column in moved if column.title in above]
+        lines.append(_render_row(console, columns, texts))
+        lines += [Text(f"    {column.title}: {row[column.index]}") for column in moved if column.title not in above]
     with console.capture() as captured:
         console.print(Text("\n").join(lines), soft_wrap=True)
     sys.stdout.writelines(f"{line.rstrip()}\n" for line in captured.get().splitlines())

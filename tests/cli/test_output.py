@@ -117,6 +117,16 @@ def test_what_does_not_fit_stands_below_its_row_with_its_title(
     assert below == "    SMTP id: <1234567890@direct.example.test>"
 
 
+def test_value_of_several_rows_is_above_them(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    set_terminal_width(40, monkeypatch)
+    rows = [("bob@direct.example.test", "<1234567890@direct.example.test>"), ("ann@direct.example.test", "")]
+    show_table(("to", "SMTP id"), rows, no_wrap=("to", "SMTP id"), above=("SMTP id",))
+    lines = capsys.readouterr().out.splitlines()
+    assert lines == ["to", "SMTP id: <1234567890@direct.example.test>", *(to for to, _ in rows)]
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="it has no tzset")
 @pytest.mark.parametrize("zone", ["Asia/Tokyo", "America/New_York"])
 def test_moment_at_the_ends_of_time_is_shown_as_it_came(monkeypatch: pytest.MonkeyPatch, zone: str) -> None:

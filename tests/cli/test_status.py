@@ -14,7 +14,7 @@ from directsuite.cli.status import MAX_UNKNOWN_SECONDS
 from directsuite.core.clock import SystemClock
 from directsuite.messaging.sending import DEFAULT_GIVE_UP_AFTER
 from directsuite.testing import LeapingClock
-from tests.cli.conftest import CliRunner
+from tests.cli.conftest import CliRunner, CommandRunner
 from tests.guides.documents import read_document
 from tests.integration.scenario import ALICE, BOB
 
@@ -35,6 +35,7 @@ async def test_each_recipient_is_a_row(cli: CliRunner) -> None:
     _, bob, waiting = result.out.splitlines()
     assert bob.split()[:2] == [BOB, "Delivered"]
     assert waiting.split()[:2] == ["nomdn@elsewhere.test", "Waiting"]
+    assert smtp_id in bob
 
 
 async def test_recipient_who_will_not_have_it_is_status_1(cli: CliRunner) -> None:
@@ -87,12 +88,53 @@ async def test_unconfirmed_recipient_is_not_reported_as_failed(cli: CliRunner, m
     ]
 
 
+async def test_id_of_a_message_stands_once(cli: CliRunner) -> None:
+    smtp_ids = [await sent(cli, BOB, "bounce@elsewhere.test"), await sent(cli, BOB)]
+    rows = (await cli.run("status", *smtp_ids)).out.splitlines()[1:]
+    assert [[smtp_id in row for smtp_id in smtp_ids] for row in rows] == [[True, False], [False, False], [False, True]]
+
+
+async def test_unknown_message_is_status_4_and_the_others_are_reported(cli: CliRunner) -> None:
+    smtp_id = await sent(cli, BOB)
+    result = await cli.run("status", smtp_id, "<nobody@elsewhere.test>")
+    assert result.status == 4
+    assert BOB in result.out
+    assert "doesn't know 1 of these messages" in result.err
+    alone = await cli.run("status", "nope", "--json")
+    assert (alone.status, alone.document) == (4, [])
+    for each in (result, alone):
+        assert "`directsuite inbox read UID --folder INBOX.Sent` shows a message's id" in each.err
+
+
+async def test_watching_ends_where_all_recipients_have_it_or_will_not(cli: CliRunner) -> None:
+    smtp_ids = [await sent(cli, BOB, "bounce@elsewhere.test"), await sent(cli, BOB)]
+    result = await cli.run("status", *smtp_ids, "--watch", "--json")
+    assert result.status == 1
+    assert [each["status"] for each in result.document] == ["Delivered", "Remotely Failed", "Delivered"]
+
+
+async def test_every_problem_of_watched_messages_is_reported(cli: CliRunner) -> None:
+    leap(cli)
+    cli.monkeypatch.setattr("directsuite.cli.status.DEFAULT_GIVE_UP_AFTER", 100.0)
+    smtp_ids = [await sent(cli, f"{name}@elsewhere.test") for name in ("bounce", "nomdn")]
+    result = await cli.run("status", *smtp_ids, "<nobody@elsewhere.test>", "--watch")
+    assert result.status == 1
+    assert "1 of 2 deliveries failed" in result.err
+    assert "1 of the messages had no final status in time" in result.err
+    assert "doesn't know 1 of these messages in this mailbox. Check the ids of those that are not shown" in result.err
+
+
+@once_and_watched
+async def test_one_id_in_two_forms_is_one_message(cli: CliRunner, more: tuple[str, ...]) -> None:
+    smtp_id = await sent(cli, BOB)
+    result = await cli.run("status", smtp_id, smtp_id.strip("<>"), smtp_id, "--json", *more)
+    assert (result.status, [each["to"] for each in result.document]) == (0, [BOB])
+
+
 @pytest.mark.parametrize("smtp_id", ["", " ", "<>", "<\udcff@elsewhere.test>"], ids=ascii)
-async def test_invalid_smtp_id_is_rejected_in_terms_of_the_command(cli: CliRunner, smtp_id: str) -> None:
-    result = await cli.run("status", smtp_id)
-    assert result.status == 2
-    assert "he SMTP id" in result.err
-    assert "smtp_ids" not in result.err.replace("smtpIds", "smtp_ids")
+async def test_invalid_smtp_id_is_rejected_in_terms_of_the_command(offline: CommandRunner, smtp_id: str) -> None:
+    err = await offline.fail(2, "An SMTP id", "status", smtp_id)
+    assert "smtp_ids" not in err.replace("smtpIds", "smtp_ids")
 
 
 @pytest.mark.parametrize("status", [400, pytest.param(404, marks=pytest.mark.wide)])
@@ -102,7 +144,29 @@ async def test_message_rejected_until_known_is_waited_for(cli: CliRunner, status
     cli.sandbox.inject_fault("GetMessageStatus", "status", status=status, times=1)
     result = await cli.run("status", smtp_id, "--watch")
     assert (result.status, "Delivered" in result.out) == (0, True)
+    assert f"(HTTP {status})" in result.err
     assert "up to 15 minutes" in result.err
+
+
+async def test_failed_polls_keep_watched_statuses(cli: CliRunner) -> None:
+    smtp_ids = [await sent(cli, BOB, "bounce@elsewhere.test"), await sent(cli, "slow+2m@elsewhere.test")]
+    cli.sandbox.inject_fault("GetMessageStatus", "status", status=401, times=None, skip=3)
+    result = await cli.run("status", *smtp_ids, "<nobody@elsewhere.test>", "--watch", "--json")
+    assert result.status == 3
+    assert [each["status"] for each in result.document] == ["Delivered", "Remotely Failed", "Waiting"]
+    assert "1 of 3 deliveries failed" in result.err
+    assert "The statuses of 3 of these messages are missing or out of date" in result.err
+    assert "doesn't know" not in result.err.partition("Waiting for up to")[2]
+
+
+async def test_rejected_message_is_unknown_unless_all_are_rejected(cli: CliRunner) -> None:
+    smtp_id = await sent(cli, BOB)
+    cli.sandbox.inject_fault("GetMessageStatus", "status", status=404, times=1)
+    result = await cli.run("status", "<nobody@elsewhere.test>", smtp_id)
+    assert (result.status, BOB in result.out) == (4, True)
+    assert "doesn't know 1 of these messages in this mailbox. Check the ids of those that are not shown" in result.err
+    cli.sandbox.inject_fault("GetMessageStatus", "status", status=404, times=9)
+    await cli.fail(4, "GetMessageStatus", "status", "<nobody@elsewhere.test>", smtp_id)
 
 
 Records = Sequence[ds.DirectMessageLog]
@@ -129,6 +193,27 @@ def change_responses(
     return polls
 
 
+@once_and_watched
+async def test_other_messages_are_reported_if_one_is_denied(cli: CliRunner, more: tuple[str, ...]) -> None:
+    smtp_id, denied = await sent(cli, BOB), await sent(cli, BOB)
+    change_responses(cli, lambda polls, records: DENIED if polls[-1] == denied else records)
+    result = await cli.run("status", smtp_id, denied, "--json", *more)
+    assert (result.status, [each["to"] for each in result.document]) == (3, [BOB])
+    assert "The statuses of 1 of these messages are missing or out of date" in result.err
+    assert "doesn't know" not in result.err
+    alone = await cli.run("status", denied, denied, *more)
+    assert (alone.status, alone.out) == (3, "")
+
+
+async def test_record_without_an_id_is_shown(cli: CliRunner) -> None:
+    smtp_ids = [await sent(cli, BOB), await sent(cli, "bounce@elsewhere.test")]
+    change_responses(cli, lambda _, records: [attrs.evolve(each, message_id=None) for each in records])
+    result = await cli.run("status", *smtp_ids, "--json")
+    assert [each["to"] for each in result.document] == [BOB, "bounce@elsewhere.test"]
+    assert [each["message_id"] for each in result.document] == [None, None]
+    assert result.err.count("\n") == 1
+
+
 async def test_record_without_an_address_is_followed_beside_several_of_one_address(cli: CliRunner) -> None:
     leap(cli)
     smtp_id = await sent(cli, BOB, "slow+2m@elsewhere.test")
@@ -140,23 +225,69 @@ async def test_record_without_an_address_is_followed_beside_several_of_one_addre
 async def test_record_of_another_message_is_not_shown(cli: CliRunner) -> None:
     smtp_id = await sent(cli, BOB)
     change_responses(cli, lambda _, records: [attrs.evolve(each, message_id="<other@x.test>") for each in records])
-    await cli.fail(4, "The service doesn't know this message", "status", smtp_id)
+    await cli.fail(4, "The service knows none of these messages", "status", smtp_id)
 
 
-async def test_unknown_message_is_status_4(cli: CliRunner) -> None:
-    result = await cli.run("status", "nope", "--json")
-    assert (result.status, result.document) == (4, [])
-    assert "`directsuite inbox read UID --folder INBOX.Sent` shows a message's id" in result.err
-
-
-@pytest.mark.parametrize("seen", [1, 3])
-async def test_denied_message_is_not_waited_for(cli: CliRunner, seen: int) -> None:
+@pytest.mark.parametrize("is_denied_first", [True, pytest.param(False, marks=pytest.mark.wide)])
+@once_and_watched
+async def test_denied_message_is_not_unknown(cli: CliRunner, more: tuple[str, ...], is_denied_first: bool) -> None:
     leap(cli)
-    smtp_id = await sent(cli, BOB, "nomdn@elsewhere.test")
-    polls = change_responses(cli, lambda polls, records: DENIED if polls[seen:] else records)
-    result = await cli.run("status", smtp_id, "--watch", "--json")
-    assert (result.status, len(polls)) == (3, seen + 1)
-    assert [each["status"] for each in result.document] == ["Delivered", "Waiting"]
+    ids = [await sent(cli, BOB), "<nobody@elsewhere.test>"]
+    change_responses(cli, lambda _, records: DENIED if records else ds.NotFoundError("rejected", status=404))
+    result = await cli.run("status", *(ids if is_denied_first else reversed(ids)), *more)
+    assert (result.status, result.out) == (3, "")
+    assert "doesn't know 1 of these messages in this mailbox. Check the ids of those that are not shown" in result.err
+    assert "The statuses of 1 of these messages are missing or out of date" in result.err
+
+
+@pytest.mark.parametrize(
+    ("more", "seconds"),
+    [((), 0), pytest.param(("<nobody@elsewhere.test>",), 900, marks=pytest.mark.wide)],
+    ids=["", "unknown"],
+)
+async def test_denied_message_is_not_waited_for(cli: CliRunner, more: tuple[str, ...], seconds: int) -> None:
+    leap(cli)
+    ids = [await sent(cli, BOB), await sent(cli, "nomdn@elsewhere.test")]
+    change_responses(cli, lambda polls, records: DENIED if polls[-1] == ids[1] and polls.count(ids[1]) > 1 else records)
+    began = cli.sandbox.clock.now()
+    result = await cli.run("status", *ids, *more, "--watch")
+    assert (result.status, "Waiting" in result.out) == (3, True)
+    assert (cli.sandbox.clock.now() - began).total_seconds() == pytest.approx(seconds, abs=5)
+
+
+@pytest.mark.parametrize(
+    ("rejection", "status"), [(ds.NotFoundError, 3), pytest.param(ds.BadRequestError, 5, marks=pytest.mark.wide)]
+)
+async def test_each_error_of_the_last_poll_is_reported(
+    cli: CliRunner, rejection: type[ds.ServiceError], status: int
+) -> None:
+    leap(cli)
+    ids = [await sent(cli, BOB), await sent(cli, BOB)]
+
+    def reject(polls: list[str], records: Records) -> Records | ds.DirectSuiteError:
+        if polls[-1] == ids[1] and len(polls) > 1:
+            return DENIED
+        is_rejected = polls.count(polls[-1]) > 1
+        return rejection("rejected", operation="GetMessageStatus", status=400) if is_rejected else records
+
+    change_responses(cli, reject)
+    result = await cli.run("status", *ids, "--watch")
+    assert result.status == status
+    for explanation in ("it may not", "rejected"):
+        start = "The statuses of 1 of these messages are missing or out of date: GetMessageStatus: "
+        assert f"{start}{explanation}" in result.err
+
+
+async def test_message_that_is_denied_only_at_first_is_reported_as_delivered(cli: CliRunner) -> None:
+    leap(cli)
+    ids = [await sent(cli, BOB, "slow+2m@elsewhere.test"), await sent(cli, BOB)]
+    # by the request for both messages, and by the one for this message
+    change_responses(
+        cli, lambda polls, records: DENIED if polls[-1] == ids[1] and polls.count(ids[1]) <= 2 else records
+    )
+    result = await cli.run("status", *ids, "--watch", "--json")
+    assert (result.status, [each["status"] for each in result.document]) == (0, ["Delivered"] * 3)
+    assert "missing" not in result.err
 
 
 async def test_message_that_the_service_does_not_know_yet_is_waited_for(cli: CliRunner) -> None:
@@ -165,7 +296,7 @@ async def test_message_that_the_service_does_not_know_yet_is_waited_for(cli: Cli
     change_responses(cli, lambda polls, records: records if polls[1:] else ())
     result = await cli.run("status", smtp_id, "--watch")
     assert (result.status, "Delivered" in result.out) == (0, True)
-    assert "doesn't know this message in this mailbox, which is normal shortly after sending" in result.err
+    assert "doesn't know 1 of these messages in this mailbox, which is normal shortly after sending" in result.err
 
 
 @pytest.mark.parametrize(
@@ -179,7 +310,7 @@ async def test_unknown_message_is_given_up_after_15_minutes(cli: CliRunner, reje
         cli.sandbox.inject_fault("GetMessageStatus", "status", **rejection, times=None)
     began = cli.sandbox.clock.now()
     result = await cli.run("status", "<nobody@elsewhere.test>", "--watch")
-    assert (result.status, result.out) == (5 if rejection == {"status": 400} else 4, "")
+    assert (result.status, result.out) == (4, "")
     assert (cli.sandbox.clock.now() - began).total_seconds() == pytest.approx(900, abs=5)
 
 
@@ -234,14 +365,56 @@ async def test_record_without_an_address_is_replaced(cli: CliRunner, *, is_first
     assert len(polls) < 9
 
 
-@pytest.mark.parametrize("left", [1, 0])
+@pytest.mark.parametrize(
+    ("recipient", "status"),
+    [(BOB, 4), pytest.param("bounce@elsewhere.test", 1, marks=pytest.mark.wide)],
+    ids=["Delivered", "Remotely Failed"],
+)
+async def test_rejection_ends_the_watch_of_final_statuses(cli: CliRunner, recipient: str, status: int) -> None:
+    smtp_id = await sent(cli, recipient)
+    cli.sandbox.inject_fault("GetMessageStatus", "status", status=404, times=None, skip=1)
+    result = await cli.run("status", smtp_id, "--watch")
+    assert (result.status, recipient in result.out) == (status, True)
+    assert "The statuses of 1 of these messages are missing or out of date" in result.err
+
+
+@pytest.mark.parametrize(
+    ("retry_after", "times", "status", "seconds"),
+    [(120, 1, 0, 120), pytest.param(120, None, 6, 4 * 120, marks=pytest.mark.wide), (3600, None, 6, 7200)],
+    ids=["once", "until given up", "at most two hours"],
+)
+async def test_failed_poll_of_final_statuses_is_repeated(
+    cli: CliRunner, retry_after: float, times: int | None, status: int, seconds: int
+) -> None:
+    leap(cli)
+    smtp_id = await sent(cli, BOB)
+    error = ds.RateLimitedError("too many", operation="GetMessageStatus", status=429, retry_after=retry_after)
+    change_responses(
+        cli, lambda polls, records: error if polls[1:] and (times is None or not polls[1 + times :]) else records
+    )
+    began = cli.sandbox.clock.now()
+    result = await cli.run("status", smtp_id, "--watch")
+    assert (result.status, "Delivered" in result.out) == (status, True)
+    assert (cli.sandbox.clock.now() - began).total_seconds() == pytest.approx(seconds, abs=5)
+
+
+async def test_watching_ends_if_the_number_of_recipients_alternates(cli: CliRunner) -> None:
+    smtp_id = await sent(cli, BOB, "bounce@elsewhere.test")
+    error = ds.AuthenticationError("too many polls", operation="GetMessageStatus", status=401)
+    polls = change_responses(cli, lambda polls, records: error if polls[20:] else records[: 1 + len(polls) % 2])
+    result = await cli.run("status", smtp_id, "--watch")
+    assert (result.status, len(polls)) == (1, 2)
+    assert "1 of 2 deliveries failed" in result.err
+
+
+@pytest.mark.parametrize("left", [1, pytest.param(0, marks=pytest.mark.wide)])
 async def test_recipient_missing_in_a_later_response_is_still_waited_for(cli: CliRunner, left: int) -> None:
     leap(cli)
     smtp_id = await sent(cli, BOB, "nomdn@elsewhere.test")
     change_responses(cli, lambda polls, records: records[:left] if polls[2:] else records)
     result = await cli.run("status", smtp_id, "--watch", "--json")
     assert (result.status, [each["status"] for each in result.document]) == (1, ["Delivered", "Waiting"])
-    assert "The message had no final status in time" in result.err
+    assert "1 of the messages had no final status in time" in result.err
 
 
 def leap(runner: CliRunner) -> None:

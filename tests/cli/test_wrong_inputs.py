@@ -140,7 +140,7 @@ async def test_failure_of_the_service_has_advice(
         (("inbox", "save", "--into", "saved"), "UID"),
         (("inbox", "save", "1", "--into", ""), "--into"),
         (("status",), "SMTP"),
-        (("status", "<a@x.test>", "--key", "k"), "--key can't be combined with an SMTP id"),
+        (("status", "<a@x.test>", "--key", "k"), "--key can't be combined with SMTP ids"),
         (("status", "--key", ""), "--key is empty"),
         (("fax", "list"), "NUMBER"),
         (("fax", "list", ""), "The fax number is empty"),
