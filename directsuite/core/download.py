@@ -116,7 +116,8 @@ class Destination(Generic[R]):
 
     sha256: the expected digest in hexadecimal.
     max_bytes: the maximum size of the document. A larger one raises ResponseDecodeError.
-    open_timeout: the maximum number of seconds to open the sink. None: no limit. operation: for the error about it.
+    open_timeout: the maximum number of seconds to open the sink. None: no limit.
+    operation: the operation of the call, which the error about this limit names.
     publish: False if the caller publishes the sink's content itself.
     """
 
