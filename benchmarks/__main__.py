@@ -21,11 +21,9 @@ _OPTIONS: dict[str, dict[str, Any]] = {
     "--quick": {"action": "store_true", "help": "small sizes for a short time, as a test"},
     "--out": {"type": Path, "help": "folder for the results (default of a full run: benchmarks/results)"},
     "--peers": {"type": Path, "help": "folder that keeps the generated clients for the next run"},
-    "--list": {"action": "store_true", "help": "list the rows"},
     "--minutes": {"type": _parse_minutes, "default": 30.0, "help": "duration (default: %(default)s)"},
     "--seed": {"type": int, "default": 1, "help": "seed of all random choices (default: %(default)s)"},
 }
-_ROWS = "rows.command:run_command", ("--only", "--quick", "--out", "--peers", "--list")
 COMMANDS = {
     "soak": ("soak.report:run_soak", "half an hour of mixed load and faults", ("--minutes", "--seed", "--out")),
     "sync": ("sync.works:measure_sync", "synchronisation", ("--out",)),
@@ -45,7 +43,7 @@ def main(arguments: Sequence[str]) -> int:
         prog="python -m benchmarks", description="Compare directsuite with bare aiohttp and generated clients."
     )
     commands = parser.add_subparsers(title="other measurements", metavar="COMMAND")
-    _add_options(parser, *_ROWS)
+    _add_options(parser, "rows.command:run_command", ("--only", "--quick", "--out", "--peers"))
     for name, (function, description, options) in COMMANDS.items():
         _add_options(commands.add_parser(name, help=description, description=description), function, options)
     chosen = parser.parse_args(arguments)

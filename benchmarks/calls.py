@@ -45,34 +45,42 @@ def _measure_in_loop(loop: str, *arguments: Any) -> processes.Figures:
         return runner.run(measure_clients(*arguments))
 
 
-def measure_way(url: str, loop: str, callers: int, rounds: int, calls: int) -> str:
-    """Return a row of the table: one event loop and number of callers."""
-
-    def run(*names: str) -> processes.Figures:
-        return processes.run_in_process(_measure_in_loop, loop, url, callers, rounds, calls, names)
-
-    repeats = range(3 if rounds > 1 else 1)
-    together = [run(*CLIENTS) for _ in repeats]
-    alone = [{name: run(name)[name] for name in CLIENTS} for _ in repeats]
-    ratios = [processes.compute_spread([each["ours"] / each["bare"] for each in way]) for way in (together, alone)]
-    print(row := f"| {loop} | {callers} | {ratios[0]} | {ratios[1]} |")
-    return row
-
-
 def write_calls(options: argparse.Namespace) -> int:
     """Measure all ways, and write the page."""
-    rounds, calls = (1, 64) if options.quick else (7, 1_920)
+    rounds, calls, repeats = (1, 64, range(1)) if options.quick else (7, 1_920, range(3))
     with run_server() as server:
         url = make_scenario_url(server)
-        rows = "\n".join(measure_way(url, *way, rounds, calls) for way in itertools.product(LOOPS, CALLERS))
-    page = f"""# CPU of a small call ÷ bare aiohttp
 
-`python -m benchmarks calls`, with each Python; the expected ratio is at most 1.05. A figure is the median of the
-ratios, with the quartiles in brackets. Bare aiohttp has its default settings.
+        def measure(loop: str, callers: int, *names: str) -> processes.Figures:
+            return processes.run_in_process(_measure_in_loop, loop, url, callers, rounds, calls, names)
+
+        def compare_clients(loop: str, callers: int) -> str:
+            together = [measure(loop, callers, *CLIENTS) for _ in repeats]
+            alone = [{name: measure(loop, callers, name)[name] for name in CLIENTS} for _ in repeats]
+            one, two = (processes.compute_spread([run["ours"] / run["bare"] for run in way]) for way in (together, alone))
+            return f"| {loop} | {callers} | {one} | {two} |"
+
+        def compare_loops(callers: int) -> str:
+            taken = [{loop: measure(loop, callers, "ours")["ours"] for loop in LOOPS} for _ in repeats]
+            return f"| {callers} | {processes.compute_spread([each['uvloop'] / each['asyncio'] for each in taken])} |"
+
+        rows = "\n".join(compare_clients(*way) for way in itertools.product(LOOPS, CALLERS))
+        loops = "\n".join(map(compare_loops, CALLERS))
+    page = f"""# CPU of a small call
+
+`python -m benchmarks calls`, with each Python. A figure is the median of the ratios, with the quartiles in brackets.
+
+Ours ÷ bare aiohttp with its default settings; the expected ratio is at most 1.05:
 
 | event loop | callers | both in one process | each in its own |
 |---|---|---|---|
 {rows}
+
+Ours with uvloop ÷ ours with asyncio, each in its own process:
+
+| callers | ratio |
+|---|---|
+{loops}
 
 {processes.format_machine()}"""
     return processes.write_page(f"calls-{sys.version_info.major}.{sys.version_info.minor}.md", page, options.out)

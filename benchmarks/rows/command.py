@@ -48,10 +48,6 @@ of the rounds, with quartiles. The client, with all of its threads, has one core
 
 def run_command(options: argparse.Namespace) -> int:
     """Measure the rows that the options name. Return 2 if there is no such row."""
-    if options.list:
-        for row in table.TABLE:
-            print(f"{row.name:<26} {row.title}")
-        return 0
     try:
         rows = table.choose_rows(options.only)
     except ValueError as error:

@@ -402,5 +402,5 @@ def choose_rows(names: list[str]) -> tuple[MeasuredRow, ...]:
     found = {name: [row for row in TABLE if f"{row.name}-".startswith(f"{name}-")] for name in names}
     for name, rows in found.items():
         if not rows:
-            raise ValueError(f"There is no row {name}. Run `python -m benchmarks --list` to see the names.")
+            raise ValueError(f"There is no row {name}. The rows are: {', '.join(row.name for row in TABLE)}")
     return tuple(row for row in TABLE if not names or any(row in rows for rows in found.values()))
