@@ -47,22 +47,23 @@ def _measure_in_loop(loop: str, *arguments: Any) -> processes.Figures:
 
 def write_calls(options: argparse.Namespace) -> int:
     """Measure all ways, and write the page."""
-    rounds, calls, repeats = (1, 64, range(1)) if options.quick else (7, 1_920, range(3))
+    sizes, repeats = ((1, 64), range(1)) if options.quick else ((7, 1_920), range(3))
     with run_server() as server:
-        url = make_scenario_url(server)
 
         def measure(loop: str, callers: int, *names: str) -> processes.Figures:
-            return processes.run_in_process(_measure_in_loop, loop, url, callers, rounds, calls, names)
+            return processes.run_in_process(_measure_in_loop, loop, make_scenario_url(server), callers, *sizes, names)
+
+        def compare(figures: Sequence[processes.Figures], ours: str, other: str) -> processes.Spread:
+            return processes.compute_spread([each[ours] / each[other] for each in figures])
 
         def compare_clients(loop: str, callers: int) -> str:
             together = [measure(loop, callers, *CLIENTS) for _ in repeats]
             alone = [{name: measure(loop, callers, name)[name] for name in CLIENTS} for _ in repeats]
-            one, two = (processes.compute_spread([run["ours"] / run["bare"] for run in way]) for way in (together, alone))
-            return f"| {loop} | {callers} | {one} | {two} |"
+            return f"| {loop} | {callers} | {compare(together, 'ours', 'bare')} | {compare(alone, 'ours', 'bare')} |"
 
         def compare_loops(callers: int) -> str:
             taken = [{loop: measure(loop, callers, "ours")["ours"] for loop in LOOPS} for _ in repeats]
-            return f"| {callers} | {processes.compute_spread([each['uvloop'] / each['asyncio'] for each in taken])} |"
+            return f"| {callers} | {compare(taken, 'uvloop', 'asyncio')} |"
 
         rows = "\n".join(compare_clients(*way) for way in itertools.product(LOOPS, CALLERS))
         loops = "\n".join(map(compare_loops, CALLERS))
