@@ -481,12 +481,13 @@ class StatusPoller:
         """Record statuses. Return None, or the error if the messages are rejected. Raises other errors."""
         try:
             report = await self._mailbox.get_message_statuses([message.smtp_id for message in messages])
+            records = report.records  # a report that is not CSV is rejected too
         except (ServiceError, ResponseDecodeError) as error:
             if _is_mailbox_error(error) or self._is_service_trouble(error, messages):
                 raise
             return error
         await self._set_isolated([message for message in messages if message.isolated], isolated=False)
-        await self._record(messages, report.records)
+        await self._record(messages, records)
         return None
 
     async def _isolate(self, rejected: Sequence[RejectedBatch]) -> None:

@@ -5,13 +5,14 @@ A message is given up only if a rejected request named this message alone, or if
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
 
 import pytest
 
 import directsuite as ds
 from directsuite.messaging.sending import DEFAULT_GIVE_UP_AFTER
+from tests.integration.scenario import ALICE, PASSWORD
 from tests.jobs.delivery.fragile_mailbox import (
     FragileMailbox,
     RejectingResponder,
@@ -84,6 +85,25 @@ async def test_rejected_message_is_given_up_and_others_are_delivered(
     assert found < 50
     assert all(len(asked) == 1 for asked in box.requested_ids[found:])
     assert len(box.requested_ids) < 100
+
+
+class UnreadableReportMailbox(FragileMailbox):
+    """Returns a report that is not CSV if the request contains IDS[7]."""
+
+    async def get_message_statuses(
+        self, smtp_ids: Iterable[str], *, timeout: float | None = None
+    ) -> ds.DirectMessageStatusReportResponse:
+        report = await super().get_message_statuses(smtp_ids)
+        too_long = ds.DirectMessageStatusReportResponse(success=True, csv_data=b"x" * 200_000)
+        return too_long if IDS[7] in self.requested_ids[-1] else report
+
+
+async def test_report_that_is_not_csv_affects_only_its_message(trackers: TrackerFactory) -> None:
+    box = UnreadableReportMailbox(trackers.clinic.box._transport, ALICE, PASSWORD)
+    box.requested_ids, box.responder = [], RejectingResponder(frozenset(), make_rejection)
+    ends = await follow_messages(trackers, box, IDS[:50])
+    assert list_undelivered(ends) == [IDS[7]]
+    assert len(ends) == 50
 
 
 @pytest.mark.exhaustive(limit=1)
