@@ -119,19 +119,24 @@ async def messages_arrived(
 ) -> Confirmation[APIResponse] | None:
     """List a folder, and return a Confirmation that messages with these Message-IDs were added later.
 
-    Return None if `message_ids` is empty or contains None, because then nothing can be proven. Raises the errors of
+    Return None if `message_ids` is empty or one is missing, because then nothing can be proven. Raises the errors of
     GetUIDs, and DeadlineExceededError.
     """
-    expected = Counter(message_id.strip() for message_id in message_ids if message_id is not None)
-    if not expected or None in message_ids:
+    expected = Counter(map(_normalize_message_id, message_ids))
+    if not expected or "" in expected:
         return None
     existing = frozenset(await box.get_uids(folder, timeout=deadline.require_time_left()))
 
     def are_new(messages: list[MessageDetail]) -> bool:
-        new = Counter(message.msg_id for message in messages if message.uid not in existing)
+        new = Counter(_normalize_message_id(message.msg_id) for message in messages if message.uid not in existing)
         return all(new[message_id] >= times for message_id, times in expected.items())
 
     return _confirm(lambda: box.get_message_metadata(folder, timeout=deadline.require_time_left()), are_new, settle)
+
+
+def _normalize_message_id(message_id: str | None) -> str:
+    """Return a Message-ID without blanks around it. Return "" if the message has none."""
+    return "" if message_id is None or message_id == "null" else message_id.strip()
 
 
 def _get_parent(folder: str) -> str:

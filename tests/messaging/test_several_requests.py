@@ -204,6 +204,36 @@ async def test_malformed_message_id_is_not_an_obstacle_to_saving(server: Scripte
     assert len(server.find_requests("SaveRawMessages")) == 1
 
 
+@pytest.mark.parametrize("empty", ["", " ", "null"])
+async def test_message_without_a_message_id_proves_no_copy(empty: str, server: ScriptedServer) -> None:
+    metadata = {"success": True, "messages": [{"uid": uid, "msgID": empty} for uid in (1, 9)]}
+
+    async def respond(exchange: Exchange) -> None:
+        if "/Copy" in exchange.request.target:
+            await responses.reset(exchange)
+        else:
+            await responses.respond(metadata | {"uids": [7]})(exchange)
+
+    server.default_responder = respond
+    async with open_suite(server) as suite:
+        with pytest.raises(ds.OutcomeUnknownError):
+            await _box(suite).copy_messages_by_uids("INBOX", "INBOX.B", [1], verify=True, settle=0.0)
+
+
+async def test_blanks_around_a_message_id_do_not_hide_a_copy(server: ScriptedServer) -> None:
+    metadata = {"success": True, "messages": [{"uid": uid, "msgID": " <1@direct.example.test>"} for uid in (1, 9)]}
+
+    async def respond(exchange: Exchange) -> None:
+        if "/Copy" in exchange.request.target:
+            await responses.reset(exchange)
+        else:
+            await responses.respond(metadata | {"uids": [7]})(exchange)
+
+    server.default_responder = respond
+    async with open_suite(server) as suite:
+        await _box(suite).copy_messages_by_uids("INBOX", "INBOX.B", [1], verify=True, settle=0.0)
+
+
 @pytest.mark.slow
 async def test_verified_copy_time_does_not_grow_with_folder_size(server: ScriptedServer) -> None:
     metadata = {"success": True, "messages": [{"uid": uid, "msgID": f"<{uid}@x>"} for uid in range(20_000)]}
