@@ -194,6 +194,8 @@ class FaxPoller:
     """The handle of the only fax to watch. None: watch all faxes of the number."""
     is_finished: bool = attrs.field(default=False, init=False)
     """True if the only fax to watch is not active any more."""
+    # True if a poll has succeeded.
+    _has_polled: bool = attrs.field(default=False, init=False)
     # Newest first.
     _known: dict[str, _Record] = attrs.field(factory=dict[str, _Record], init=False)
     _poll: _Poll = attrs.field(factory=_Poll, init=False)
@@ -213,7 +215,7 @@ class FaxPoller:
             await self._read_pages(poll)
         self._known = poll.records | (await self._read_older(poll) if poll.may_have_older else {})
         messages = self.take_fresh()
-        self._poll = _Poll()
+        self._poll, self._has_polled = _Poll(), True
         return messages
 
     def take_fresh(self) -> Sequence[FaxMessage]:
@@ -317,7 +319,9 @@ class FaxPoller:
         return {key: record for key, record in found.items() if record is not None}
 
     def _is_known_to_caller(self, message: FaxMessage) -> bool:
-        return self.since is not None and message.updated_ts is not None and message.updated_ts < self.since
+        # After the first poll, a record that was not read by it is new, and only the service's clock may be behind.
+        skew = MAX_UNCHANGED_TIME if self._has_polled else timedelta()
+        return self.since is not None and message.updated_ts is not None and self.since - message.updated_ts > skew
 
     def _is_long_before_since(self, page: Iterable[FaxMessage]) -> bool:
         since = self.since

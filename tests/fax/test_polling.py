@@ -171,6 +171,15 @@ async def test_faxes_before_since_are_not_found_until_they_change() -> None:
     assert await poll(poller) == [3000]
 
 
+@pytest.mark.parametrize("has_handle", [True, False])
+async def test_fax_that_arrives_later_is_reported_though_its_time_is_before_since(has_handle: bool) -> None:
+    faxes = FaxList(make_faxes(30, has_handle=has_handle))
+    poller = faxes.watch(NOON + minutes(50), now=NOON + minutes(60))
+    assert await poll(poller) == []
+    faxes.faxes.insert(0, make_fax(40, has_handle=has_handle))  # the clock of the service is behind
+    assert await poll(poller) == [40]
+
+
 async def test_changed_record_is_reported_though_its_time_is_before_since() -> None:
     faxes = FaxList([make_fax(1, "waiting")])
     poller = faxes.watch(NOON + HOUR, now=NOON + 2 * HOUR)
