@@ -18,7 +18,7 @@ from urllib.parse import quote
 import attrs
 
 from directsuite.errors import InvalidArgumentError, ServiceError
-from directsuite.wire.models import ValueSemantics, name_type
+from directsuite.wire.models import NULL_VALUES, ValueSemantics, name_type
 
 R = TypeVar("R")
 
@@ -129,16 +129,19 @@ class FaultFormat(ValueSemantics):
             if not isinstance(first, str):
                 return None
             return ServiceFault(None, first and ": ".join(dict.fromkeys(text for text in texts if text)))
-        return ServiceFault(self._parse_code(document.get("code")), texts[0] if texts else None)
+        text = next((text for text in texts if text not in ("", *NULL_VALUES)), texts[0] if texts else None)
+        return ServiceFault(self._parse_code(document.get("code")), text)
 
     def _is_failure(self, body: dict[str, Any]) -> bool:
         success = body.get(self.success_key or "")
         # Bodies of the registration service may have a code without the flag.
-        if success is None and self.success_code is not None:
+        if success in NULL_VALUES and self.success_code is not None:
             return "code" in body and self._parse_code(body["code"]) != self.success_code
         return success is False or (isinstance(success, str) and success.lower() == "false")
 
     def _parse_code(self, value: Any) -> Code | None:
+        if value in NULL_VALUES:
+            return None
         if isinstance(value, str):
             is_known_number = value not in self.codes and _DIGITS.fullmatch(value) and int(value) in self.codes
             return int(value) if is_known_number else value
@@ -151,7 +154,7 @@ class FaultFormat(ValueSemantics):
         if not isinstance(document, dict):
             return False
         success = document.get(self.success_key)
-        if success is None:
+        if success in NULL_VALUES:
             return self.success_code is not None and document.get("code") == self.success_code
         return success is True or (isinstance(success, str) and success.lower() == "true")
 
