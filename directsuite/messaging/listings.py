@@ -74,7 +74,8 @@ async def fetch_batches(
             return result
         batches.record_received(batch, len(result))
         position: dict[int | None, int] = {uid: number for number, uid in enumerate(batch.uids)}
-        return sorted(result, key=lambda message: position.get(message.uid, len(position)))
+        each_once = {message.uid: message for message in result}.values()
+        return sorted(each_once, key=lambda message: position.get(message.uid, len(position)))
 
     while True:
         async with Prefetch(batches, fetch_batch, window=batches.window, has_room=batches.has_room) as results:

@@ -65,6 +65,14 @@ async def test_empty_folder_asks_for_no_batch(server: ScriptedServer, method: st
     assert folder.batches == []
 
 
+@pytest.mark.parametrize("method", METHODS)
+async def test_message_that_a_response_contains_twice_is_yielded_once(server: ScriptedServer, method: str) -> None:
+    twice = {"success": True, "messages": [{"uid": uid} for uid in (1, 0, 1)]}
+    ScriptedFolder(server, 2, instead={0: [responses.respond(twice)]})
+    async with open_suite(server) as suite:
+        assert await read_listing(suite, method) == ([0, 1], None)
+
+
 @pytest.mark.exhaustive(limit=1)
 @pytest.mark.parametrize("method", METHODS)
 @settings(max_examples=scale_examples(30))
