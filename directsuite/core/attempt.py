@@ -158,6 +158,11 @@ class Attempt(Generic[R]):
             failure = self._convert_error(error)
         raise failure
 
+    def make_decode_error(self, mismatch: MismatchError) -> ResponseDecodeError:
+        """Return the typed error for a part of the response that does not fit the operation."""
+        headers: Mapping[str, str] = {} if self._response is None else self._response.headers
+        return make_decode_error(self._call.operation, mismatch, headers)
+
     def close(self) -> None:
         """Release the connection of a response that was kept open."""
         if self._response is not None:
@@ -457,7 +462,7 @@ class Attempt(Generic[R]):
         if isinstance(error, DestinationError):
             return self._destination_failed(error)
         if isinstance(error, MismatchError):
-            return make_decode_error(call.operation, error)
+            return self.make_decode_error(error)
         if self._timeout.expired() and not isinstance(error, ConnectionAbortedError):  # that means: closed
             return self._make_timeout_error()
         # aiohttp raises RuntimeError in a reader if the session is closed.

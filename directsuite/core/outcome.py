@@ -379,9 +379,12 @@ def _parse_document(response: BufferedResponse) -> Any:
         return None
 
 
-def make_decode_error(operation: Operation[Any], mismatch: MismatchError) -> ResponseDecodeError:
+def make_decode_error(
+    operation: Operation[Any], mismatch: MismatchError, headers: Mapping[str, str]
+) -> ResponseDecodeError:
     """Return the typed error for a part of a response that does not fit the operation."""
-    text = f"the response does not fit the operation: {mismatch}"
+    media_type = _read_media_type(headers.get("Content-Type", ""))
+    text = f"the response ({media_type}) does not fit the operation: {mismatch}"
     return ResponseDecodeError(text, path=mismatch.path, **operation.error_context)
 
 

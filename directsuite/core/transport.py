@@ -41,7 +41,7 @@ from directsuite.core.events import (
     group_calls,
 )
 from directsuite.core.operation import Auth, Operation, Semantics, Service
-from directsuite.core.outcome import find_failure_reason, find_loggable_code, make_decode_error
+from directsuite.core.outcome import find_failure_reason, find_loggable_code
 from directsuite.core.retry import Backoff, RetryPolicy
 from directsuite.core.session import make_closed_error
 from directsuite.core.upload import RequestBody
@@ -162,11 +162,11 @@ class Transport:
         call = self._make_call(kept_open, segments, body, options, keep_open=True)
         segments = ()  # as in `call`
         largest = max(env.max_response_bytes, _MAX_ELEMENT_BYTES)
-        attempt: Attempt[Any] | None = None
+        attempt: Attempt[Any] = Attempt(call)
         with _CallScope(call):
             try:
                 try:
-                    attempt = await Attempt(call).run()
+                    await attempt.run()
                 except DirectSuiteError as error:
                     attempt = await self._continue_attempts(call, error)
                 while chunk := await attempt.read_chunk():
@@ -181,11 +181,10 @@ class Transport:
             except DirectSuiteError as error:
                 failure = error
             except MismatchError as mismatch:
-                failure = make_decode_error(operation, mismatch)
+                failure = attempt.make_decode_error(mismatch)
             finally:
                 chunk = b""  # tracebacks can include local variables
-                if attempt is not None:
-                    attempt.close()
+                attempt.close()
                 if reader.skipped:
                     call.emit(ValuesSkipped, paths=reader.skipped)
             raise self._make_final_error(call, failure).with_traceback(None)

@@ -187,12 +187,12 @@ class GrantSource:
         if response.too_large:
             text = f"the token endpoint's response is larger than {MAX_RESPONSE_BYTES} bytes: check token_url"
             raise ResponseDecodeError(text, too_large=True, **ERROR_CONTEXT)
-        read = self._read_token(parse(response.body), incoming.status)
+        read = self._read_token(parse(response.body), incoming)
         if isinstance(read, AccessToken):
             return read
         raise read
 
-    def _read_token(self, document: Any, status: int) -> AccessToken | DirectSuiteError:
+    def _read_token(self, document: Any, incoming: ResponseStream) -> AccessToken | DirectSuiteError:
         """Return the token, or the error, because tracebacks would expose local variables."""
         if not isinstance(document, dict):
             raise MismatchError("an object")
@@ -201,7 +201,7 @@ class GrantSource:
             code = str(body["error"])
             cls, text = CODES.get(code, (ServiceError, "the token endpoint responded with an unknown error"))
             known = code if code in CODES else None
-            return cls(text, status=status, code=known, outcome=Outcome.FAILED, **ERROR_CONTEXT)
+            return cls(text, status=incoming.status, code=known, outcome=Outcome.FAILED, **ERROR_CONTEXT)
         # Stored first, because the previous one may be invalid now.
         is_rotated = bool(body.get("refresh_token")) and self._store_refresh_token(_read_secret(body, "refresh_token"))
         kind = body.get("token_type", "Bearer")  # required, but some servers omit it for Bearer
@@ -212,7 +212,7 @@ class GrantSource:
             except MismatchError as mismatch:
                 if not is_rotated:
                     raise
-                failure = make_decode_error(TOKEN, mismatch)
+                failure = make_decode_error(TOKEN, mismatch, incoming.headers)
         else:
             text = (
                 "the token endpoint returned a token whose type is not Bearer, and the services accept only Bearer "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 
 import pytest
@@ -75,6 +76,15 @@ async def test_response_that_breaks_raises_after_the_messages_before(server: Scr
     assert error.operation == "GetMessages"
     assert seen[:2] == [1, 2]
     assert len(server.requests) == 1
+
+
+async def test_page_of_a_proxy_is_named_by_its_media_type(server: ScriptedServer, suite: ds.DirectSuite) -> None:
+    server.default_responder = responses.respond(b"<html>", Content_Type="text/html; charset=utf-8")
+    text = "the response (text/html) does not fit the operation: $ should be "
+    error = await expect_error(ds.ResponseDecodeError, read(suite, []))
+    assert error.explanation == f"{text}JSON"
+    error = await expect_error(ds.ResponseDecodeError, suite.signing.download("doc", io.BytesIO()))
+    assert error.explanation == f"{text}base64 text"
 
 
 @pytest.mark.parametrize("play", [responses.reset, responses.respond(b"", 429), responses.respond(b"", 500)])
