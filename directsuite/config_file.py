@@ -455,6 +455,22 @@ def _replace_secret_file(path: Path, secret: Secret) -> None:
     temporary = path.with_name(f".{secrets.token_hex(8)}.new")
     with replace_file(path, temporary=temporary, synced=True) as file:
         if sys.platform != "win32":
-            os.fchmod(file.fileno(), stat.S_IMODE(path.stat().st_mode))
+            with contextlib.suppress(FileNotFoundError):  # it was removed: only the owner may read the new file
+                _copy_access_rights(path.stat(), file.fileno())
         file.write(secret.reveal().encode() + b"\n")
     sync_folder(path.parent)
+
+
+def _copy_access_rights(status: os.stat_result, descriptor: int) -> None:
+    """Give a new file the owner, group and mode of another one. If its group can't be set, deny access to all groups.
+
+    The group of a new file is otherwise that of this process, which may have other members.
+    """
+    mode = stat.S_IMODE(status.st_mode)
+    for owner in (status.st_uid, -1):  # only root can set the owner
+        with contextlib.suppress(OSError):
+            os.fchown(descriptor, owner, status.st_gid)
+            break
+    else:
+        mode &= ~stat.S_IRWXG
+    os.fchmod(descriptor, mode)

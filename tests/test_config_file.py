@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import ssl
+import stat
 import sys
 import traceback
 from pathlib import Path
@@ -219,6 +221,62 @@ def test_file_of_a_secret_that_others_may_read_is_rejected(tmp_path: Path) -> No
         ds.DirectSuite.from_env(environ)
     assert str(caught.value).endswith(f": run `chmod o= {token}`")
     assert "Zaphod" not in str(caught.value)
+
+
+_GROUP = 4711
+"""A group that is not that of this process."""
+
+
+def make_grant(folder: Path) -> tuple[ds.RefreshToken, Path]:
+    """Return a grant with a refresh token from a file, and this file."""
+    file = folder / "refresh.token"
+    file.write_text("Zaphod\n")
+    file.chmod(0o640)
+    text = 'token_url = "https://login.example.test/token"\nclient_id = "me"\nrefresh_token_file = "refresh.token"\n'
+    grant = Configuration.read(written(folder, text)).read_grant()
+    assert isinstance(grant, ds.RefreshToken)
+    return grant, file
+
+
+async def rotate(grant: ds.RefreshToken) -> None:
+    assert grant.on_rotated is not None
+    saved = grant.on_rotated(ds.Secret("Trillian"))
+    assert saved is not None
+    await saved
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="modes are a matter of POSIX")
+@pytest.mark.parametrize(("is_member", "mode"), [(True, 0o640), (False, 0o600)])
+async def test_new_refresh_token_is_not_readable_by_another_group(
+    is_member: bool, mode: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    groups, real_stat = list[int](), Path.stat
+
+    def read_status(path: Path, **options: bool) -> os.stat_result:
+        values = list(real_stat(path, **options))
+        values[5] = _GROUP if path.name == "refresh.token" else values[5]
+        return os.stat_result(values)
+
+    def change_owner(_: int, owner: int, group: int) -> None:
+        if owner != -1 or not is_member:
+            raise PermissionError
+        groups.append(group)
+
+    grant, file = make_grant(tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "stat", read_status)
+        patch.setattr(os, "fchown", change_owner)
+        await rotate(grant)
+    assert file.read_text() == "Trillian\n"
+    assert (stat.S_IMODE(file.stat().st_mode), groups) == (mode, [_GROUP] if is_member else [])
+
+
+async def test_new_refresh_token_is_kept_if_its_file_was_removed(tmp_path: Path) -> None:
+    grant, file = make_grant(tmp_path)
+    file.unlink()
+    await rotate(grant)
+    assert read_secret_file(file, "the file") == ds.Secret("Trillian")
+    assert sys.platform == "win32" or stat.S_IMODE(file.stat().st_mode) == 0o600
 
 
 async def test_bundle_is_trusted_and_the_certificate_shown(tmp_path: Path) -> None:
