@@ -3,7 +3,7 @@
 Any async iterable of `Pdf` is a source. Every run reads it from the start, and skips finished documents by name. In a
 target, a file appears complete, with its document's name, or not at all.
 
-target/.directsuite/shard.lease_number/7.signed  a PDF in progress
+target/.directsuite/shard.lease_number/7.random.signed  a PDF in progress
 """
 
 from __future__ import annotations

@@ -15,6 +15,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import secrets
 import shutil
 from collections.abc import Callable, Generator, Sequence
 from logging import INFO, WARNING
@@ -126,7 +127,9 @@ class DocumentWorkflow:
         Raises errors that the document did not cause: DirectSuiteError, SourceError if other documents may also be
         unreadable, and OSError of the target or staging folder.
         """
-        fetched, output = (self.staging_dir / f"{entry.number}{suffix}" for suffix in (".source", ".signed"))
+        # Unique, because a thread may still write to the files of a cancelled run.
+        stem = f"{entry.number}.{secrets.token_hex(8)}"
+        fetched, output = (self.staging_dir / f"{stem}{suffix}" for suffix in (".source", ".signed"))
         work = _DocumentWork(pdf, signatures, fetched, output, RunContext(signature_count=len(signatures)))
         try:
             while (step := next_step(entry, work.context, self.now())) is not SigningStep.END:

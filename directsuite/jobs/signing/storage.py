@@ -90,7 +90,8 @@ class StorageFolder(AsyncIterable[Pdf]):
         for folder, _, files in self._files.walk(self._root, on_error="raise"):
             below = str(folder)[len(self._root) :].strip("/")
             for name in files if STAGING_DIR not in below.split("/") else ():
-                if fnmatch.fnmatch(name.casefold(), self._pattern.casefold()):
+                # The name of an empty object that marks a folder in S3 is empty.
+                if name and fnmatch.fnmatch(name.casefold(), self._pattern.casefold()):
                     yield f"{below}/{name}" if below else name
 
 

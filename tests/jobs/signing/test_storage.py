@@ -159,12 +159,64 @@ async def test_fetched_files_are_removed(url: str, jobs: JobFactory, monkeypatch
 
     async def looked(name: str, file: Path) -> None:
         await keep(name, file)
-        seen.append(sorted(each.name for each in (jobs.out / ".directsuite").rglob("*.source")))
+        seen.append(sorted(each.name.partition(".")[0] for each in (jobs.out / ".directsuite").rglob("*.source")))
 
     monkeypatch.setattr(target, "publish", looked)
     await jobs.make_job(StorageFolder(f"{url}/in"), target=target, concurrency=1).run()
-    assert seen == [["1.source"], ["2.source"]]
+    assert seen == [["1"], ["2"]]
     assert jobs.list_outputs() == ["a.pdf", "b.pdf"]
+
+
+async def test_late_thread_of_a_cancelled_run_does_not_damage_the_next_run(
+    jobs: JobFactory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url, content = f"memory://{tmp_path}/in", b"%PDF-1.7" + bytes(range(1, 256)) * 10 + b"%%EOF"
+    put(url, ["a.pdf"])
+    source: Any = StorageFolder(url)
+    middle, calls, wait = len(content) // 2, list[str](), 5
+    first_called, second_is_halfway, first_has_opened, second_has_ended = (threading.Event() for _ in range(4))
+
+    def fetch(_: str, place: str, **_options: object) -> None:
+        """Write the content. The first call, whose run is cancelled, opens the file while the second one writes."""
+        calls.append(place)
+        is_first = len(calls) == 1
+        if is_first:
+            first_called.set()
+            second_is_halfway.wait(wait)
+        with Path(place).open("wb") as file:
+            if is_first:
+                first_has_opened.set()
+                second_has_ended.wait(wait)
+            else:
+                file.write(content[:middle])
+                file.flush()
+                second_is_halfway.set()
+                first_has_opened.wait(wait)
+                file.write(content[middle:])
+
+    monkeypatch.setattr(source._files.__class__, "get_file", staticmethod(fetch))
+    run = asyncio.create_task(jobs.make_job(source).run())
+    await asyncio.to_thread(first_called.wait, wait)
+    run.cancel()
+    await asyncio.gather(run, return_exceptions=True)
+    assert (await jobs.make_job(source).run()).done == 1
+    second_has_ended.set()
+    assert (jobs.out / "a.pdf").read_bytes() == content + SIGNATURE_BYTES
+
+
+async def test_marker_of_a_folder_is_not_a_document(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    url = f"memory://{tmp_path}/in"
+    put(url, ["a.pdf", "b/c.txt"])
+    source: Any = StorageFolder(url, "*")
+    kind: Any = source._files.__class__
+    list_folder = kind.ls
+
+    def list_with_marker(files: Any, path: str, **options: Any) -> list[dict[str, Any]]:
+        """Return also the empty object with which programs create a folder in S3."""
+        return [*list_folder(files, path, **options), {"name": f"{path.rstrip('/')}/", "size": 0, "type": "file"}]
+
+    monkeypatch.setattr(kind, "ls", list_with_marker)
+    assert sorted([pdf.name async for pdf in source]) == ["a.pdf", "b/c.txt"]
 
 
 async def test_only_names_outside_or_of_folders_fail(url: str, jobs: JobFactory) -> None:
