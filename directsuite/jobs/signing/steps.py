@@ -36,6 +36,7 @@ from directsuite.jobs.signing.documents import (
     RemoteFile,
     SourceError,
     Target,
+    has_changed,
     inspect_pdf,
     load_pdf,
     read_stamp,
@@ -251,6 +252,9 @@ class DocumentWorkflow:
             source_sha=source.sha256,
             source_stamp=work.stamp,
         )
+        # A large file is read twice: the stored PDF may be another one, or a mixture of both.
+        if isinstance(work.body, Path) and await run_in_thread(has_changed, work.pdf, work.stamp, source.sha256):
+            return await self._fail(saved, DocumentProblem.SOURCE_CHANGED)
         return await self.lease.put(saved) if self.check_fields else saved  # else SIGNING follows immediately
 
     async def _sign(self, entry: SigningEntry, work: _DocumentWork) -> SigningEntry:

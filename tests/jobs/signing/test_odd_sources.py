@@ -110,6 +110,18 @@ async def test_file_that_disappears_during_save_fails_its_document(jobs: JobFact
     assert await jobs.list_problems() == ["it can't be read (No such file or directory)"]
 
 
+async def test_large_file_that_changes_during_save_is_not_signed(jobs: JobFactory, tmp_path: Path) -> None:
+    async def change(pdf: Path) -> None:
+        await asyncio.to_thread(pdf.write_bytes, (PDF_CONTENT + b" of another").rjust(MAX_IN_MEMORY_BYTES + 2))
+
+    file = tmp_path / "a.pdf"
+    file.write_bytes(PDF_CONTENT.rjust(MAX_IN_MEMORY_BYTES + 1))
+    jobs.service.before = {"save": change}
+    assert (await jobs.run(Pdf("a.pdf", file))).failed == 1
+    assert await jobs.list_problems() == [DocumentProblem.SOURCE_CHANGED.text]
+    assert (jobs.list_outputs(), jobs.service.stored, jobs.service.request_counts.total()) == ([], {}, 0)
+
+
 async def test_file_changed_before_second_save_is_not_signed(jobs: JobFactory, tmp_path: Path) -> None:
     async def change(_: str) -> None:
         file.write_bytes(PDF_CONTENT + b" of another")
