@@ -11,7 +11,7 @@ import contextlib
 import logging
 import re
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Callable, Sequence
 from logging import DEBUG, INFO
 from typing import Literal
 
@@ -148,7 +148,7 @@ class SigningJob:
         self._open, self._ending = asyncio.Event(), asyncio.Event()
         self._open.set()
         self._results: ResultStream | None = None
-        self._is_running = False
+        self._is_running = self._is_source_read = False
         # In other jobs of this process. If there are any, the URL is right.
         self.signed_before = 0
         self._reset()
@@ -300,6 +300,11 @@ class SigningJob:
         lease = self._lease
         if lease.is_in_use:
             raise ConfigurationError("another run is using this journal: wait until it ends, or use a separate journal")
+        if self._is_source_read and isinstance(self._source, AsyncIterator):
+            raise ConfigurationError(
+                "the source can be read only once, and an earlier run has read it: make a new SigningJob with a new "
+                "async generator, or pass a source that can be read again, such as a Folder"
+            )
         lease.is_in_use = self._is_running = True
         try:
             return await self._run(lease, look_up)
@@ -335,6 +340,7 @@ class SigningJob:
             if self._ending.is_set():  # drained before the queue existed
                 self._queue.stop()
             self._report_progress()
+            self._is_source_read = True
             async with self._queue.run_reader(), asyncio.TaskGroup() as group:
                 for _ in range(self._concurrency):
                     group.create_task(self._work(workflow, self._queue))
@@ -573,7 +579,7 @@ def _validate_argument_types(source: object, signatures: object, progress: objec
         raise ConfigurationError("progress must be a function that is not async")
     if callable(signatures):
         return
-    if not isinstance(signatures, Sequence):
+    if not isinstance(signatures, Sequence) or not all(isinstance(each, Signature) for each in signatures):
         raise ConfigurationError("signatures must be a list of Signature, or a function that returns such a list")
     if not signatures:
         raise ConfigurationError("signatures is empty: pass at least one signature")

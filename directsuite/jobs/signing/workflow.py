@@ -11,7 +11,7 @@ FAILED                                             RESET          start again
 SIGNING          an earlier run had an output      VERIFY_OUTPUT  check whether the target has it
 NEW to SIGNING   source not read                   FETCH          read it
 NEW to SIGNING   source has changed                FAIL_CHANGED   the document fails
-NEW                                                SAVE           unless it is incomplete, changes, or its name is in use
+NEW                                                SAVE           unless it is cut off, changes, or its name is in use
 SAVED            stored recently                   SIGN           write SIGNING, then request signatures, only once
 SAVED            stored long ago                   EXPIRE         it may be gone at any moment: save it again
 SIGNING          no output                         DOWNLOAD       count the signatures of the stored document

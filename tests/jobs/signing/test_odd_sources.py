@@ -171,6 +171,8 @@ async def test_staging_files_are_not_documents(jobs: JobFactory, tmp_path: Path)
     [
         ([Pdf("a.pdf", PDF_CONTENT)], SIGNATURES, "source must be"),
         (None, SIGNATURES[0], "signatures must be"),
+        (None, "PatientSig", "signatures must be"),
+        (None, [*SIGNATURES, "PatientSig"], "signatures must be"),
         (None, [], "at least"),
     ],
 )
@@ -180,6 +182,16 @@ async def test_invalid_source_or_signature_is_rejected(
     service: Any = jobs.service
     with pytest.raises(ds.ConfigurationError, match=said):
         SigningJob(service, source or yield_pdfs("a.pdf"), TargetFolder(jobs.out), signatures, journal=jobs.journal)
+
+
+async def test_source_that_was_read_by_an_earlier_run_is_rejected(jobs: JobFactory) -> None:
+    job = jobs.make_job(yield_pdfs("a.pdf", "../b.pdf"))
+    assert (await job.run()).failed == 1
+    for run in (job.run, job.run_failed):
+        with pytest.raises(ds.ConfigurationError, match="the source can be read only once"):
+            await run()
+    with pytest.raises(ds.ConfigurationError, match="the source can be read only once"):
+        await anext(job.results())
 
 
 async def test_service_error_of_a_source_is_raised(jobs: JobFactory) -> None:
