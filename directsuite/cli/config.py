@@ -94,7 +94,9 @@ def _build_rows(configuration: Configuration) -> list[tuple[str, object, str]]:
     for name in (*PLAIN_SETTINGS, *CERTIFICATES, *IDENTITY):
         if name in configuration:
             entry = configuration[name]
-            rows.append((name, _HIDDEN_VALUE if name == "proxy" else entry.value, entry.origin))
+            # Other URLs must not contain a password, but this also shows invalid ones.
+            is_hidden = name == "proxy" or (name.endswith("_url") and "@" in str(entry.value))
+            rows.append((name, _HIDDEN_VALUE if is_hidden else entry.value, entry.origin))
         else:
             rows.append((name, defaults.get(name), "default"))
     secrets = [(name, f"{PREFIX}{name.upper()}") for name in SECRETS]

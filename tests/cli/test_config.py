@@ -89,6 +89,16 @@ async def test_errors_are_printed_below_settings(cli: CliRunner) -> None:
     assert result.err == "directsuite: suite.toml, line 1: timeout must be a finite number greater than 0\n"
 
 
+@pytest.mark.parametrize("more", [(), ("--json",)])
+async def test_password_in_a_url_is_not_shown(more: tuple[str, ...], cli: CliRunner) -> None:
+    configured(cli, 'fax_url = "https://alice:Zaphod@127.0.0.1"\ntoken_url = "https://alice:Zaphod@127.0.0.1/token"\n')
+    cli.monkeypatch.delenv("DIRECTSUITE_FAX_URL")
+    result = await cli.run("config", "show", *more)
+    assert result.status == 2
+    assert "suite.toml, line 1" in result.out
+    assert "Zaphod" not in result.out + result.err
+
+
 async def test_profile_names_the_mailbox_and_the_file_of_its_password(cli: CliRunner) -> None:
     for name in ("MAILBOX", "MAILBOX_PASSWORD"):
         cli.monkeypatch.delenv(f"DIRECTSUITE_{name}")
