@@ -421,6 +421,10 @@ async def _read_record(journal: DeliveryJournal, sender: str, key: str) -> SendR
 def _get_journal_folder() -> Path:
     if named := os.environ.get(_STATE_VAR):
         return Path(named) / "sends"
+    variable, below_home = "XDG_STATE_HOME", ".local/state"
     if sys.platform == "win32":
-        return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local") / "directsuite" / "sends"
-    return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "directsuite" / "sends"
+        variable, below_home = "LOCALAPPDATA", "AppData/Local"
+    try:
+        return Path(os.environ.get(variable) or Path.home() / below_home) / "directsuite" / "sends"
+    except RuntimeError:  # as in a container whose user has no name
+        raise UsageError(f"--key needs a folder, but this user has no home folder. Set {_STATE_VAR}.") from None

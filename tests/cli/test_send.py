@@ -355,6 +355,16 @@ async def test_send_journal_is_in_users_state_folder(cli: CliRunner) -> None:
         assert stat.S_IMODE(record.parent.stat().st_mode) == 0o700
 
 
+async def test_key_without_a_home_folder_needs_a_state_folder(offline: CommandRunner) -> None:
+    def fail() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    for name in ("DIRECTSUITE_STATE", "XDG_STATE_HOME", "LOCALAPPDATA"):
+        offline.monkeypatch.delenv(name, raising=False)
+    offline.monkeypatch.setattr(Path, "home", fail)
+    await offline.fail(2, "this user has no home folder. Set DIRECTSUITE_STATE.", *KEYED)
+
+
 async def lose_request(runner: CliRunner) -> None:
     """Send with a key and lose the request, so that the outcome is unknown."""
     runner.set_env("DIRECTSUITE_SETTLE", "0")
