@@ -6,6 +6,7 @@ move, copy, delete, mark, forward and reply change messages; the subcommands of 
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from email.utils import parseaddr
@@ -107,6 +108,7 @@ _MessageFunction = Callable[[ds.Mailbox, Sequence[int]], Awaitable[object]]
 _FolderFunction = Callable[[ds.Mailbox], Awaitable[object]]
 
 _THREAD_HEADERS = ("In-Reply-To", "References")
+_LINE_BREAKS = re.compile(r"[\r\n\0]+[ \t]*")
 _TRASH = "INBOX.Trash"
 _MAX_LISTED_MESSAGES = 20  # in one question
 _OPTION_NAMES = {"folder": "--folder", "dest_folder": "--to", "username": "--mailbox", "uids": "the numbers"}
@@ -358,7 +360,8 @@ def _make_reply(
     body: str | None,
     attachments: list[ds.Attachment],
 ) -> ds.MessageWithHeader:
-    subject = original.subject or ""
+    # A sender can encode line breaks, which a subject or header must not contain.
+    subject, msg_id = _LINE_BREAKS.sub(" ", original.subject or ""), _LINE_BREAKS.sub("", original.msg_id or "")
     message = ds.MessageWithHeader(
         sender=sender,
         subject=subject if subject.lower().startswith("re:") else f"Re: {subject}".rstrip(),
@@ -366,7 +369,7 @@ def _make_reply(
         html_body=options.html,
         recipients=recipients,
         attachment_list=attachments,
-        headers=[ds.MessageHeader(name, original.msg_id) for name in _THREAD_HEADERS if original.msg_id],
+        headers=[ds.MessageHeader(name, msg_id) for name in _THREAD_HEADERS if msg_id],
     )
     return arguments.validate_message(message, sender)
 

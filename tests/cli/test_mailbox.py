@@ -319,6 +319,19 @@ async def test_response_to_several_names_them_and_is_sent_after_a_yes(
     assert len(await cli.sandbox.ledger("SendWithHeader")) == (status == 0)
 
 
+async def test_line_breaks_of_the_sender_do_not_prevent_a_reply(cli: CliRunner) -> None:
+    async def fetch_message(*_: object) -> ds.MessageDetail:
+        recipients = [ds.Recipient(ALICE, ds.RecipientType.TO)]
+        return ds.MessageDetail(subject="Lab\r\n\tresults\0", msg_id="<lab@x>\r\n", sender=BOB, recipients=recipients)
+
+    cli.monkeypatch.setattr("directsuite.cli.inbox.fetch_message", fetch_message)
+    assert (await cli.run("inbox", "reply", "1", "--body", "Thank you")).status == 0
+    async with open_scenario(cli.sandbox, cli.folder) as world:
+        [answer] = await world.suite.mailbox(BOB, PASSWORD).get_messages()
+    assert answer.subject == "Re: Lab results"
+    assert ("References", "<lab@x>") in [(header.name, header.value) for header in answer.headers]
+
+
 async def test_dry_run_of_a_reply_rejects_what_sending_would_reject(cli: CliRunner) -> None:
     async def fetch_message(*_: object) -> ds.MessageDetail:
         return ds.MessageDetail(sender=BOB, recipients=[ds.Recipient("a@b@c.test", ds.RecipientType.CC)])
