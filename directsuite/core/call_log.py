@@ -99,7 +99,7 @@ def log_finished(event: CallFinished) -> None:
         attempts = "1 attempt" if event.attempts == 1 else f"{event.attempts} attempts"
         text = "%s: %s (%s, %s%s, %s, %.0f ms)"
         values = (event.operation, ending, _describe_call(event), status, code, attempts, event.elapsed * 1000)
-        CALLS.info(text, *values, extra={"directsuite": make_log_fields(event)})
+        _write(logging.INFO, text, values, event)
 
 
 def log_request(call: Call[Any], event: AttemptStarted) -> None:
@@ -119,7 +119,13 @@ def log_response(event: AttemptSucceeded | AttemptFailed, result: object) -> Non
 def _log_attempt(event: AttemptStarted | AttemptSucceeded | AttemptFailed, words: str, content: str) -> None:
     number = f", attempt {event.attempt}" if event.attempt else ""
     values = (event.operation, words, _describe_call(event), number, content)
-    CALLS.debug("%s: %s (%s%s), %s", *values, extra={"directsuite": make_log_fields(event)})
+    _write(logging.DEBUG, "%s: %s (%s%s), %s", values, event)
+
+
+def _write(level: int, text: str, values: tuple[object, ...], event: CallEvent) -> None:
+    # An exception of a program's handler would replace the result of a call that has taken effect.
+    with contextlib.suppress(Exception):
+        CALLS.log(level, text, *values, extra={"directsuite": make_log_fields(event)})
 
 
 def _describe_call(event: CallEvent) -> str:

@@ -268,7 +268,8 @@ class Events:
             except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001  a listener must not break a call
                 name = getattr(listener, "__qualname__", type(listener).__name__)
                 kind = type(error).__name__
-                self.logger.warning("the listener %s raised %s for the event %s", name, kind, type(each).__name__)
+                with contextlib.suppress(Exception):  # the log itself may have failed
+                    self.logger.warning("the listener %s raised %s for the event %s", name, kind, type(each).__name__)
 
     def _write_to_log(self, event: Event) -> None:
         level, words = LINES.get(type(event), (DEBUG, type(event).__name__))

@@ -243,6 +243,25 @@ async def test_listener_that_raises_harms_nobody(
     assert "sentinel" not in caplog.text
 
 
+@pytest.mark.parametrize("name", ["directsuite", "directsuite.calls"])
+async def test_log_handler_that_raises_harms_no_call(
+    server: ScriptedServer, told: list[Event], caplog: pytest.LogCaptureFixture, name: str
+) -> None:
+    class Broken(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            raise ValueError(record.name)
+
+    handler, logger = Broken(), logging.getLogger(name)
+    logger.addHandler(handler)
+    try:
+        with caplog.at_level(logging.DEBUG, name):
+            async with open_suite(server, listeners=[told.append]) as suite:
+                assert await api.GET_MESSAGE_COUNT(suite) == 7
+    finally:
+        logger.removeHandler(handler)
+    assert len(told) == 4
+
+
 async def test_listeners_come_and_go(suite: ds.DirectSuite, told: list[Event]) -> None:
     suite.add_listener(told.append)
     await api.GET_MESSAGE_COUNT(suite)
