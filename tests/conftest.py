@@ -60,9 +60,9 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Choose the number of hypothesis's examples: a run without the wide tests is a fast one.
+    """Choose the number of hypothesis's examples: fewer in a run without the wide tests.
 
-    What this machine's user has configured is left out. In a worker the garbage collector rests during the collection.
+    The settings of this machine's user are ignored. A worker collects the tests without garbage collection.
     """
     if hasattr(config, "workerinput"):
         gc.disable()
@@ -126,11 +126,11 @@ def _mark_wide_cases(cases: Sequence[pytest.Function]) -> None:
 def select_cases(
     cases: Sequence[set[Hashable]], operations: Sequence[str | None], *, limit: int | None = None
 ) -> list[int]:
-    """Return the numbers of the cases that the default run keeps: each that has a value which no case before it has.
+    """Return the numbers of the cases of the default run: each that has a value which no earlier case has.
 
-    Of cases with an operation only those with one of DEFAULT_OPERATIONS take part, if there is one.
+    If cases have one of DEFAULT_OPERATIONS, only these are considered.
 
-    cases: the values of the parameters of each case. limit: maximum number of cases, spread evenly over those kept.
+    cases: the values of the parameters of each case. limit: maximum number of cases, spread evenly over the result.
     """
     candidates = [number for number, name in enumerate(operations) if name in DEFAULT_OPERATIONS] or range(len(cases))
     seen: set[Hashable] = set()
@@ -150,7 +150,7 @@ def pytest_collection_finish() -> None:
 
 
 def get_operation_name(case: pytest.Function) -> str | None:
-    """The name of the operation that is a parameter of the case."""
+    """Return the name of the operation that is a parameter of the case."""
     operation = case.callspec.params.get("operation")
     return operation if isinstance(operation, str) else getattr(operation, "name", None)
 
@@ -215,20 +215,20 @@ def postgres() -> Generator[PostgresServer]:
 
 @pytest.fixture(scope="session")
 def shaky_postgres() -> Generator[PostgresServer]:
-    """Another one, which tests stop and start; each leaves it running."""
+    """Another PostgreSQL server, which tests stop and start. Each test leaves it running."""
     yield from _start_postgres()
 
 
 @pytest.fixture
 def conninfo(postgres: PostgresServer) -> Generator[str]:
-    """A database in which nothing is."""
+    """An empty database."""
     with postgres.borrow_database() as conninfo:
         yield conninfo
 
 
 @pytest.fixture(scope="session")
 def shared_database(postgres: PostgresServer) -> str:
-    """A database for tests that only need room."""
+    """A database for tests that do not need an empty one."""
     return postgres.create_database()
 
 
@@ -246,7 +246,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_teardown() -> None:
-    """Let fixtures of other tests end: a process stops the PostgreSQL server, after whichever test comes last."""
+    """Allow processes to the ends of fixtures: after the last test, one of them stops the PostgreSQL server."""
     global _forbids_processes
     _forbids_processes = False
 
@@ -255,7 +255,7 @@ def _forbid(start: Callable[..., Any], find_program: Callable[..., str]) -> Call
     """Return a function that starts a process, but raises RuntimeError in a test without the mark.
 
     An audit hook would do the same, but a hook in Python lets threads switch in the middle of `sys.settrace`. Coverage
-    calls this in each new thread, and it fails if another thread calls it meanwhile.
+    calls this in each new thread, and it fails if another thread calls it at the same time.
     """
 
     @functools.wraps(start)

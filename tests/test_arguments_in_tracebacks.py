@@ -220,7 +220,7 @@ KINDS: dict[str, Callable[[inspect.Parameter], object]] = {
 }
 LIFE_CYCLE = {"__aenter__", "__aexit__", "aclose", "open"}
 ENDLESS = {"DeliveryTracker.changes", "Synchronizer.run"}
-"""What waits until it is cancelled, or until something happens that does not happen here."""
+"""Public callables that wait until they are cancelled, or for an event that these tests do not cause."""
 
 
 @attrs.define

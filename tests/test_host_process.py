@@ -1,4 +1,4 @@
-"""The package leaves the process of its program as it is."""
+"""The package changes nothing in the process of its program."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Numbers that can't be right are refused when a worker, a job or a watch is made, not by what comes of them later."""
+"""Impossible numbers are rejected when a worker, a job or a watch is created, not by a later failure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Paths that no file can have: every public call that takes a path refuses them with a typed error."""
+"""Paths that no file can have: every public call that takes a path rejects them with a typed error."""
 
 from __future__ import annotations
 

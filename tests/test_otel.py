@@ -1,4 +1,4 @@
-"""OpenTelemetry: spans and metrics of calls, made from events, kept in memory by its SDK."""
+"""OpenTelemetry: spans and metrics of calls, made from events, recorded in memory by its SDK."""
 
 from __future__ import annotations
 

@@ -136,10 +136,10 @@ NOT_FOR_USERS = {
     # What a transaction and our own sinks say to each other:
     *("Database", "Statement", "Tables", "DatabaseRejection", "Values"),
     "Connection",  # psycopg's, by a shorter name
-    *("SendRecord", "TrackedMessage", "TrackingState"),  # what a tracker and its journal say to each other
+    *("SendRecord", "TrackedMessage", "TrackingState"),  # what a tracker and its journal exchange
     "PostgresDatabase",  # what a signing fleet takes from its journal
     "SharedRate",  # what a suite asks of SharedLimits
-    *("ClockState", "SupportsAdvance"),  # how clocks of tests are kept and followed
+    *("ClockState", "SupportsAdvance"),  # how clocks of tests are stored and followed
 }
 """Types in signatures that programs do not write: they pass them from one object to another."""
 

@@ -1,4 +1,4 @@
-"""Settings from arguments, the environment and a file, and all that is refused."""
+"""Settings from arguments, the environment and a file, and rejected values."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ def test_settings_are_equal_if_their_values_are() -> None:
 
 
 def test_settings_are_keyword_only_and_frozen() -> None:
-    construct: Any = ds.Settings  # type checkers refuse the call
+    construct: Any = ds.Settings  # type checkers reject the call
     with pytest.raises(TypeError):
         construct(URL)
     with pytest.raises(attrs.exceptions.FrozenInstanceError):
-        setattr(ds.Settings(), "timeout", 1.0)  # noqa: B010  type checkers refuse the assignment
+        setattr(ds.Settings(), "timeout", 1.0)  # noqa: B010  type checkers reject the assignment
 
 
 GOOD_URLS = [

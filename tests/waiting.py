@@ -15,7 +15,7 @@ def notify_waiters() -> None:
 
 
 async def wait_until(condition: Callable[[], bool]) -> None:
-    """Wait without checking again and again, which would keep threads from their work."""
+    """Wait until the condition holds after `notify_waiters`. Polling would slow down threads."""
     event = asyncio.Event()
     _WAITING.add(event)
     try:
@@ -28,7 +28,7 @@ async def wait_until(condition: Callable[[], bool]) -> None:
 
 
 async def poll_until(condition: Callable[[], bool | Awaitable[bool]], seconds: float = 30) -> None:
-    """Wait for what a server or another process does."""
+    """Wait until the condition holds, which a server or another process changes."""
     async with asyncio.timeout(seconds):
         while not (await result if isinstance(result := condition(), Awaitable) else result):  # noqa: ASYNC110
             await asyncio.sleep(0.02)

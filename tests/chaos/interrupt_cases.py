@@ -1,4 +1,4 @@
-"""Calls of every kind, to be ended from outside at each of their waits, and the services that answer them."""
+"""Calls of every kind, which tests interrupt at each of their waits, and the services that respond to them."""
 
 from __future__ import annotations
 

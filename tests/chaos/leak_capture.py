@@ -146,7 +146,7 @@ def collect_pickles(error: BaseException) -> Iterator[CapturedText]:
 def collect_reprs(*roots: object) -> Iterator[CapturedText]:
     """Return the reprs of every reachable object of the package, and of their attributes."""
     waiting = list(roots)
-    seen: dict[int, object] = {}  # keeps them alive, so that no number comes twice
+    seen: dict[int, object] = {}  # keeps the objects alive, so that no id is reused
     while waiting:
         part = waiting.pop()
         if id(part) in seen:

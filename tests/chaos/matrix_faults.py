@@ -60,7 +60,7 @@ FAULTS: list[Fault] = [
     Fault("truncated answer", "truncate"),
     Fault("malformed answer", "malformed"),
     *_make_status_faults(),
-    # A service that says these two after all has said a falsehood: no client can tell, see test_matrix.py.
+    # These two mean that nothing happened. No client can detect that this is wrong, see test_matrix.py.
     Fault("503 with Retry-After", "status", {"status": 503, "retry_after": 1}),
     Fault("429 with Retry-After", "status", {"status": 429, "retry_after": 1}),
     Fault("403", "status", {"status": 403, "body": _JSON}),

@@ -1,6 +1,6 @@
-"""The rows of the matrix: everything of the specification that must not happen twice, in all its variants.
+"""The rows of the matrix: every effect of the specification that must not happen twice, in all its variants.
 
-The list is kept by hand, so that an operation whose record is wrong stands out.
+The list is written by hand, so that it differs from an operation whose record is wrong.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ from .matrix_rows import MatrixContext, MatrixRow, populate
 from .matrix_time import LeapingClock, leap
 
 RETURNED, UNKNOWN = "returned", "OutcomeUnknownError"
-_LEAP_SECONDS = 5.0  # seconds by which time passes while an answer is waited for
+_LEAP_SECONDS = 5.0  # seconds by which time advances while a response is awaited
 _MAX_POLLS, _MAX_EFFECT_POLLS = 20_000, 2_000  # until a request has come; until a delayed one has been acted upon
 _SANDBOX_SECONDS = 0.03  # real seconds in which a delayed request is acted upon, once its delay is over
 

@@ -56,7 +56,7 @@ def encode_variants(texts: Iterable[str]) -> frozenset[str]:
         content = text.encode()
         for offset in range(3):
             coded = base64.b64encode(b"\0" * offset + content).decode()
-            # Letters that hold bits of a neighbour are left out: only those stand whatever is around.
+            # Characters that contain bits of the neighbouring text are left out, because they vary with it.
             inner = coded[4 if offset else 0 : -4 if len(content) % 3 or offset else None]
             if len(inner) >= 8:
                 found.add(inner)

@@ -51,7 +51,7 @@ class Storm:
         self.dice = random.Random(seed)
         self.claims: list[CallReport] = []
         self.wrong: list[str] = []
-        """Answers that can't be."""
+        """Results that are impossible."""
 
     async def record_call(self, operation: str, key: str, call: Awaitable[T]) -> T | None:
         try:

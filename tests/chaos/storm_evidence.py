@@ -63,7 +63,7 @@ def find_false_reports(claims: Iterable[CallReport], effects: Effects) -> list[s
             fits = happened == 1
         elif isinstance(claim.error, ds.OutcomeUnknownError):
             fits = happened <= 1
-        else:  # an operation that may be repeated may have happened, though no attempt was answered
+        else:  # an operation that may be repeated may have happened, although no attempt got a response
             fits = happened == 0 if claim.operation in NON_IDEMPOTENT_OPERATIONS else happened <= 1
         if not fits:
             false.append(f"{claim.operation} {claim.key}: {claim.error!r}, {happened} effects")

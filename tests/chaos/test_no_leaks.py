@@ -1,6 +1,6 @@
-"""Nothing that was planted turns up: not in logs, events, spans, metrics, errors, frames or reprs, whatever happens.
+"""No planted text appears in logs, events, spans, metrics, errors, frames or reprs, whatever happens.
 
-Frames are looked at with their locals, as tools print them that report errors.
+Frames are searched with their locals, which tools that report errors print.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Outcomes that are settled while the suite closes: it waits for the calls, and for their looks."""
+"""Outcomes that are verified while the suite closes: it waits for the calls and their verifications."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A sandbox with documents, mailboxes and a patient to be, and a client whose waits take no time."""
+"""A sandbox with documents, mailboxes and a patient to provision, and a client whose waits take no time."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ REQUIRED: dict[tuple[str, ...], list[str]] = {
     ("fax", "list"): ["15550100100"],
     ("sign",): ["a.pdf", "--output", "signed"],
 }
-"""The arguments without which a command is refused before its options are read."""
+"""The arguments that a command requires before it reads its options."""
 INTEGERS = [*list_integers()]
 
 

@@ -1,4 +1,4 @@
-"""Where a suite can be used: open, in its own loop and process, and with the settings of a call."""
+"""The conditions for using a suite: it is open, in its own loop and process, and has the settings that a call needs."""
 
 from __future__ import annotations
 

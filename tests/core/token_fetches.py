@@ -63,7 +63,7 @@ async def get_token_text(cache: TokenCache) -> str:
 class ControlledTokenSource:
     """A token source whose fetches are completed by the test.
 
-    begun: the number of fetches. killed: the number cancelled from outside. most: the maximum at a time.
+    begun: the number of fetches. killed: the number cancelled from outside. most: the maximum number at a time.
     """
 
     renewable = True

@@ -63,7 +63,7 @@ def test_deployments_are_yaml() -> None:
     assert (alone["replicas"], alone["strategy"]["type"], fleet["replicas"]) == (1, "Recreate", 4)
     assert alone["template"]["spec"]["terminationGracePeriodSeconds"] > 30
     volume = alone["template"]["spec"]["volumes"][1]["secret"]
-    assert not volume["defaultMode"] & 0o007  # or the passwords would be refused
+    assert not volume["defaultMode"] & 0o007  # or the passwords would be rejected
     (worker,) = fleet["template"]["spec"]["containers"]
     assert worker["name"] == alone["template"]["spec"]["containers"][0]["name"]
 

@@ -1,4 +1,4 @@
-"""Tokens and sessions that expire while they are used: renewed by themselves, once."""
+"""Tokens and sessions that expire while they are used: renewed automatically, once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Spans of received dates in paths: both ends included, open where None, widened to what each form can say."""
+"""Spans of received dates in paths: both ends included, open if None, widened to the precision of each form."""
 
 from __future__ import annotations
 

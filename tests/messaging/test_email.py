@@ -1,4 +1,4 @@
-"""Messages to send from the standard library's emails: nothing of them is lost on the way."""
+"""Messages to send, made from emails of the standard library without losing anything."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whole folders in batches, over real sockets: memory, refusals and repeats at their place, leaving early."""
+"""Complete folders in batches, over real sockets: memory, errors at their position, retries, loops that end early."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ async def test_nothing_is_fetched_after_a_rejection_and_what_is_in_progress_ends
         await asyncio.sleep(10)
         await yield_to_loop()
         free_slots = suite._transport._endpoints[Service.MESSAGING].limits._free_slots
-        assert CONNECTIONS - free_slots == 3  # those before the refusal, which the reader is still to have
+        assert CONNECTIONS - free_slots == 3  # the messages before the rejection, which the reader has not received
         asked = len(folder.batches)
         seen, failure = await reading
         assert_no_leaks(suite)

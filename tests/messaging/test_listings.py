@@ -1,4 +1,4 @@
-"""Whole folders in one response, which is read while it is received: forms, errors, and values that are skipped."""
+"""Complete folders in one response, which is read while it is received: forms, errors, and values that are skipped."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The facades of mailboxes and T-Users: empty arguments, what is filled in, and what comes back."""
+"""The facades of mailboxes and T-Users: empty arguments, default values, and results."""
 
 from __future__ import annotations
 

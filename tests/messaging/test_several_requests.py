@@ -1,4 +1,4 @@
-"""Methods that make several requests: one deadline for all, no message sent twice without a look, and progress."""
+"""Methods that make several requests: one deadline for all, a search before a message is sent again, and progress."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One answer read while it comes: a slow reader stops the server, and only the server's pauses are timed."""
+"""One response, read while it is received: a slow reader stops the server, and only the server's pauses are limited."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Batches that are more than an answer may hold: asked for again in smaller ones, up to a message too large alone."""
+"""Batches larger than a response may be are requested again in halves, down to a message that is too large alone."""
 
 from __future__ import annotations
 

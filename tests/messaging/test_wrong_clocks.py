@@ -1,4 +1,4 @@
-"""Sending once although a clock is or was wrong, and although the mailbox has folders and dates that are odd."""
+"""Sending once, even if a clock is or was wrong, or the mailbox has unusual folders and dates."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class MailServer:
     """A mailbox on the scripted server, with a clock that may be wrong."""
 
     offset: timedelta = timedelta()
-    """How far its clock is ahead."""
+    """The time by which its clock is ahead."""
     folders: dict[str, list[dict[str, Any]]] = attrs.field(factory=lambda: {"INBOX": [], "INBOX.Sent": []})
     unreadable: list[Any] = attrs.field(factory=list[Any])
     """Invalid elements of the list of folders."""

@@ -1,4 +1,4 @@
-"""Token requests on the wire: the form, and the three ways in which a client says who it is."""
+"""Token requests on the wire: the form, and the three ways in which a client identifies itself."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Rotating refresh tokens against a model: whatever fails, what is saved stays the way back to the server.
+"""Rotating refresh tokens against a model: no access token is returned before its refresh token is saved.
 
-The server and the disk fail as the machine has them; the client's source is the real one.
+The state machine lets the server and the disk fail. The client's source is the real one.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Strategies for what servers send: answers good, spoilt and hostile; texts of headers; places to cut."""
+"""Strategies for valid, damaged and hostile responses, for texts of headers, and for places to cut."""
 
 from __future__ import annotations
 

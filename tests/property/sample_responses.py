@@ -1,4 +1,4 @@
-"""A whole good answer of each operation, every member filled, and the ways to spoil one.
+"""A complete, valid response of each operation, with all members, and the ways to damage one.
 
 filled(GetMessageResponse)  ->  {"success": True, "messages": [{"uid": 1, "recipients": [...], ...}], ...}
 places(document)            ->  (), ("success",), ("messages",), ("messages", 0), ("messages", 0, "uid"), ...

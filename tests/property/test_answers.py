@@ -1,4 +1,4 @@
-"""Any answer to any operation is a response or a typed error that shows nothing of it; nothing else is raised."""
+"""Any response to any operation leads to a value, or to a typed error that shows nothing of the response."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def test_any_response_is_typed(examples: int) -> None:
 
 
 def test_nesting_of_every_depth_is_typed() -> None:
-    """The parser has just frames enough at some depth, and then a reader has too few."""
+    """At some depth, the stack is just deep enough for the parser, and not for a reader."""
     for depth in range(sys.getrecursionlimit() - 100, sys.getrecursionlimit() + 10):
         for opening, closing in ((b"[", b"]"), (b'{"a":', b"}")):
             body = b'{"metaData": {"a": %b0%b}}' % (opening * depth, closing * depth)

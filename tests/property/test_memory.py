@@ -1,4 +1,4 @@
-"""Memory is bounded by what came: a constant times its size when read whole, a constant alone when streamed."""
+"""Memory is bounded: by a multiple of the response's size if it is read completely, by a constant if it is streamed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The registration facade: what each method gives, and the sessions behind it."""
+"""The registration facade: the result of each method, and the sessions that it uses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A provisioning can only be lost or answered: the time to look for its user is not taken from a slow answer."""
+"""A slow response to a provisioning is received completely: no time is reserved for finding its user."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The signing facade: what each method gives, identifiers in all their forms, PDFs to and from files."""
+"""The signing facade: the result of each method, identifiers in all their forms, PDFs to and from files."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ def warnings_of(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 
 async def start(server: ScriptedServer, work: Coroutine[Any, Any, Any], *, requests: int) -> asyncio.Task[Any]:
-    """Start a task, and wait until the server has received so many requests."""
+    """Start a task, and wait until the server has received this number of requests."""
     task = asyncio.create_task(work)
     await yield_until(lambda: len(server.requests) == requests)
     return task

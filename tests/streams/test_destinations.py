@@ -299,7 +299,7 @@ async def test_document_larger_than_max_bytes_is_rejected(server: ScriptedServer
     for content in (file.getvalue(), pipe.content, passed.content):
         assert len(content) < len(PDF)
         assert PDF.startswith(content)
-    assert len(server.requests) == 5  # none is sent again: the answer would be as large
+    assert len(server.requests) == 5  # none is sent again: the response would be as large
 
 
 async def test_endless_document_ends_at_max_bytes(server: ScriptedServer, tmp_path: Path) -> None:

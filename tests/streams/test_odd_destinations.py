@@ -1,4 +1,4 @@
-"""Destinations that fail, take little, can't go back, or are none."""
+"""Destinations that fail, accept few bytes, cannot seek, or are invalid."""
 
 from __future__ import annotations
 

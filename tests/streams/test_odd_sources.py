@@ -1,4 +1,4 @@
-"""Sources in crumbs, in one large piece, that are cancelled, and that are none."""
+"""Sources in tiny pieces, in one large piece, and cancelled ones."""
 
 from __future__ import annotations
 

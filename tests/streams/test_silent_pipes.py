@@ -1,4 +1,4 @@
-"""Pipes that give nothing, or take nothing: only the calls that they belong to wait for them."""
+"""Pipes that neither send nor accept data: only the calls that use them wait."""
 
 from __future__ import annotations
 

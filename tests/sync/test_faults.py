@@ -14,7 +14,7 @@ from tests.sync.mail_service import RecordingSink
 from tests.sync.test_synchronizer import make_sync
 
 NO_TEXT = "jos\udce9@direct.example.test"
-"""As a shell gives an address in Latin-1: SQLite can't keep it, and says that with an error of Python's own."""
+"""An address in Latin-1, as a shell passes it. SQLite cannot store it, and Python's UnicodeEncodeError is raised."""
 
 FAULT = "directsuite itself failed (UnicodeEncodeError). Report this as a bug."
 

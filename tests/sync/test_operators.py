@@ -19,7 +19,7 @@ from tests.sync.test_synchronizer import EventCounter, FakePasswords, SteppedClo
 from tests.waiting import poll_until
 
 HEARING = synchronizer._REQUEST_POLL_INTERVAL
-"""Seconds after which a request is heard."""
+"""Seconds after which a request is noticed."""
 
 
 class Held:

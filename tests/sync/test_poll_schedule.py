@@ -103,7 +103,7 @@ def test_mailboxes_with_mail_are_polled_more_often() -> None:
     schedule.mailboxes = 1_000
     for number in range(1_000):
         schedule.learn(str(number), of_folders(0, new=number % 2))
-    for name in ("0", "1"):  # half of them would take a quarter of the requests for longer than all take the whole
+    for name in ("0", "1"):  # a quarter of the requests would not suffice to poll half of them more often
         assert schedule.compute_poll_delay(name, waiting=False) == pytest.approx(1_000 / 9)
     clock.now += 1_800
     for number in range(1, 101, 2):

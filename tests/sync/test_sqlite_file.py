@@ -274,7 +274,7 @@ async def test_permissions_of_other_users_are_removed(
     kind = use if use in KINDS.values() else opened_and_closed
     restored = tmp_path / "restored.db"
     await kind(path)
-    with contextlib.closing(sqlite3.connect(path)) as connection:  # keeps the files beside it, with what is in them
+    with contextlib.closing(sqlite3.connect(path)) as connection:  # preserves the -wal and -shm files
         (version,) = connection.execute("PRAGMA user_version").fetchone()
         connection.execute(f"PRAGMA user_version = {version}")
         for suffix in ("", "-wal", "-shm"):

@@ -1,4 +1,4 @@
-"""Every model class of the package, found by itself, and hypothesis strategies for their instances."""
+"""The model classes of `directsuite.types`, and hypothesis strategies for their instances."""
 
 from __future__ import annotations
 

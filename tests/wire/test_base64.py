@@ -1,4 +1,4 @@
-"""Base64, whole and cut anywhere."""
+"""Base64, complete and cut anywhere."""
 
 from __future__ import annotations
 

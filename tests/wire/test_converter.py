@@ -1,4 +1,4 @@
-"""The converter that every answer and request goes through: the package's own, and those of programs."""
+"""The converter of all responses and requests: the package's own, and those of programs."""
 
 from __future__ import annotations
 

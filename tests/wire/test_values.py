@@ -1,4 +1,4 @@
-"""Single JSON values: what is read, what is refused, and that a refusal names the place and never the value."""
+"""Single JSON values: which are read, and which are rejected with an error that names the place and not the value."""
 
 from __future__ import annotations
 

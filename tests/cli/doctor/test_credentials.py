@@ -59,7 +59,7 @@ def not_found(description: str) -> web.Response:
 
 
 def documents_and_paths(path: str) -> web.Response:
-    """Answer both requests with 404, and say only in the description which of them was not found."""
+    """Respond to both requests with 404. Only the description says what was not found."""
     known = path.startswith(("/service/pdf/", "/service/api/fax/"))
     return not_found("there is no such document" if known else f"no endpoint {path}")
 

@@ -21,7 +21,7 @@ SIGNATURE_BYTES = b"\n/ByteRange [0 1 2 3]"
 
 
 class CrashError(BaseException):
-    """Stands for the end of the process."""
+    """Simulates the end of the process."""
 
 
 class Fault(enum.Enum):

@@ -1,4 +1,4 @@
-"""Staging folders: jobs with one target keep each other's, and an unwritable one is not a failure of the document."""
+"""Staging folders: jobs with one target do not delete each other's, and an unwritable one fails no document."""
 
 from __future__ import annotations
 

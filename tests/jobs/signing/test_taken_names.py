@@ -1,4 +1,4 @@
-"""The target already has a file of this name: it is kept, unless it is the output of this document."""
+"""The target already has a file of this name: it is not replaced, unless it is the output of this document."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Grants on bad days: lost answers, refusals, garbage; in virtual time, against a scripted server."""
+"""Grants and faults: lost, rejecting and malformed responses, in virtual time, on a scripted server."""

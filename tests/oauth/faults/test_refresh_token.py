@@ -1,4 +1,4 @@
-"""A user's kept consent: refresh tokens rotate, are saved before use, and may be lost on the way."""
+"""The stored consent of a user: refresh tokens rotate, are saved before use, and may be lost in transit."""
 
 from __future__ import annotations
 

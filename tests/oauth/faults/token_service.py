@@ -38,7 +38,7 @@ class TokenService:
         self.expires_in: Any = 3600
         self.valid: set[str] = set()
         self.script: list[Responder] = []
-        """What to play next instead, for requests to the token endpoint only."""
+        """The responders of the next requests to the token endpoint."""
 
     @property
     def forms(self) -> list[dict[str, str]]:

@@ -27,13 +27,13 @@ KINDS = {"to": "TO", "cc": "CC", "bcc": "BCC"}
 
 
 def is_message(content: bytes) -> bool:
-    """Three headers of mail before the first blank line."""
+    """Return True if three different headers of mail precede the first blank line."""
     head = re.split(rb"\r?\n\r?\n", content.lstrip(), maxsplit=1)[0]
     return len({match[1].lower() for line in head.splitlines() if (match := HEADER.match(line))}) >= 3
 
 
 def fetched(folder: Path) -> set[bytes]:
-    """The messages in the packages' sources, each once, and those of this Python."""
+    """Return the messages in the packages' sources and in this Python, each once."""
     interpreter = getattr(sys, "_base_executable", sys.executable)  # a virtual environment may be without pip
     download = [interpreter, "-m", "pip", "download", "-q", "--no-deps", "--no-binary", ":all:", "-d", str(folder)]
     subprocess.run([*download, *PACKAGES], check=True, timeout=300)
@@ -50,9 +50,9 @@ def fetched(folder: Path) -> set[bytes]:
 
 
 def read_by_registry(raw: bytes) -> dict[str, list[str]]:
-    """The addresses of each header that Python's header registry reads without a defect, by its name in lower case.
+    """Return the addresses of each header that Python's header registry reads without a defect, by its lower-case name.
 
-    It decodes encoded words inside addresses and knows no header twice; such ones are not compared.
+    Repeated headers and unusual addresses are left out: the registry decodes encoded words inside addresses.
     """
     message = BytesHeaderParser(policy=email.policy.default).parsebytes(raw)
     found: dict[str, list[str]] = {}
@@ -67,7 +67,7 @@ def read_by_registry(raw: bytes) -> dict[str, list[str]]:
 
 
 def read_by_sandbox(detail: dict[str, Any]) -> dict[str, list[str]]:
-    """The same of a MessageDetail."""
+    """Return the same addresses from a MessageDetail."""
     found = {"from": [detail["sender"]], "reply-to": [detail["replyTo"]]}
     for name, kind in KINDS.items():
         found[name] = [recipient["email"] for recipient in detail["recipients"] if recipient["type"] == kind]

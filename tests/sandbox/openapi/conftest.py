@@ -1,4 +1,4 @@
-"""One sandbox for all tests of this folder, with something in it."""
+"""One sandbox with content, for all tests of this folder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The sandbox held to its own OpenAPI documents by generated requests, valid ones and others."""
+"""The sandbox conforms to its OpenAPI documents, for generated valid and invalid requests."""
 
 from __future__ import annotations
 
@@ -68,9 +68,9 @@ def test_responses_to_many_requests_are_documented(
 def _explore(
     operation: DocumentedOperation, real_values: RealValues, mode: GenerationMode, settings: hypothesis.settings
 ) -> None:
-    """Send generated requests with valid credentials, half of them about things that exist, and check the answers.
+    """Send generated requests with valid credentials, half of them about things that exist, and check the responses.
 
-    Of the valid requests about things that exist at least one must succeed: or the operation was never reached.
+    Of the valid requests about things that exist, one must succeed. Otherwise the operation was never reached.
     """
     outcomes: list[bool] = []
 

@@ -147,7 +147,7 @@ NAMES = {
 NO_SCHEMA = {"MessageStatusLog"}
 """Types without a named schema."""
 READ_OTHERWISE = {
-    "DocumentSignature": {"modification"},  # the sandbox tells more than the specification says
+    "DocumentSignature": {"modification"},  # the sandbox has more values than the specification
     "DocumentUpdate": {"identifier"},  # some servers send it
     "FormField": {"type"},  # the specification doesn't show its fields
     "GetAuditFileResponse": {"message", "errorMessage"},  # the specification doesn't name its base

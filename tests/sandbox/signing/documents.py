@@ -113,7 +113,7 @@ def make_nested_fields() -> bytes:
 
 
 def make_rotated_page(degrees: int, *, crop: tuple[int, int, int, int] | None = None) -> bytes:
-    """A page that viewers turn, with a crop box that does not start at the origin if one is given."""
+    """A page that viewers rotate, with a crop box that does not start at the origin if one is given."""
     with open_pages() as pdf:
         page: Any = pdf.pages[0].obj
         page["/Rotate"] = degrees
@@ -148,7 +148,7 @@ def open_pages() -> pikepdf.Pdf:
 
 
 def make_stream(pdf: Any, content: bytes, **entries: Any) -> Any:
-    """A stream with this content, made in `pdf`: pikepdf types this method in part only."""
+    """A new stream of `pdf` with this content. pikepdf's types of this method are incomplete."""
     return pdf.make_stream(content, **entries)
 
 

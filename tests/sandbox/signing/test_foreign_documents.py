@@ -1,6 +1,6 @@
-"""PDFs that other projects test themselves with, from their published packages, through the whole cycle over HTTP.
+"""The test PDFs of other projects, from their published packages, in the complete cycle over HTTP.
 
-Nothing of them is kept here: the packages are downloaded when the test runs.
+They are not part of this project: the packages are downloaded when the test runs.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ from tests.sync.fleet.limited_process import ADDRESS, PASSWORD
 
 PROCESSES, RATE, BURST, CONNECTIONS = 4, 50.0, 15, 11
 TAKES = 0.03
-"""Seconds that the server takes for an answer: connections for more requests than may come."""
+"""Seconds until the server responds: so few that CONNECTIONS would permit more requests than RATE."""
 _LOG = logging.getLogger(__name__)
 _ROOT = Path(__file__).resolve().parents[3]
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]

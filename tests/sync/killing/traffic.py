@@ -28,7 +28,7 @@ ADDRESSES = ("alice@direct.example.test", "bob@direct.example.test")
 FOLDERS = ("INBOX", "INBOX.Archive")
 SEED = 7
 Listing = dict[tuple[str, str], set[tuple[int, str]]]
-"""Of each mailbox and folder, each uid and subject."""
+"""The uids and subjects of each mailbox and folder."""
 _LOG = logging.getLogger(__name__)
 _ROOT = Path(__file__).resolve().parents[3]
 

@@ -1,8 +1,8 @@
 """A worker in a separate process: `python -m tests.sync.killing.worker URL STORE run|once ADDRESS …`.
 
-STORE: the path of an SQLite database, or where PostgreSQL is (`host=…`). Beside a database `maildir.db` the sink is the
-Maildir `maildir`, which is no part of the store. run: until it is killed. once: until all is in
-step; it prints the problem of each mailbox that isn't.
+STORE: the path of an SQLite database, or PostgreSQL's conninfo (`host=…`). With a database `maildir.db`, the sink is
+the Maildir `maildir` next to it. run: until it is killed. once: until all mailboxes are up to date; it prints the
+problem of each mailbox that is not.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tests.sync.fleet import fleet_worker
 PASSWORD = "correct horse"
 MAILDIR = "maildir.db"
 INTERVAL = 0.05
-"""Seconds between two looks at a mailbox: as often as it can, so that a kill comes at any point."""
+"""Seconds between two polls of a mailbox: so few that a kill can come at any point."""
 
 
 class LoggingSink(SqliteSink):
