@@ -234,7 +234,7 @@ class OpenTelemetry:
 @attrs.define
 class _CallSpans:
     call: Span | None = None
-    """None if the call began before the listener was added."""
+    """The span of the call, or None if the call began before the listener was added."""
     attempt: Span | None = None
     """The attempt in progress, if any. It is counted as active."""
     request: Attributes = attrs.field(factory=dict[str, str | int | float | bool])

@@ -275,7 +275,7 @@ _CLOCK = with_methods(
     "a clock, with the methods monotonic() and async sleep(seconds)", "monotonic", "sleep"
 ).allow_none()
 _SERVICES = {service.url_setting.removesuffix("_url"): service for service in Service if service is not Service.OAUTH}
-"""By the names of the settings for their URLs."""
+"""The services by the name of the setting of their URL, without `_url`."""
 _REQUIRED = Check(
     f"some of {', '.join(_SERVICES)}, in a list or tuple",
     lambda value: isinstance(value, list | tuple) and all(name in [*_SERVICES] for name in cast("list[object]", value)),

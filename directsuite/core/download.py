@@ -36,7 +36,7 @@ class DestinationError(Exception):
     """The response could not be written: the destination or the callback failed, or the document is too large."""
 
     explanation = ""
-    """Why, as a fragment without file names."""
+    """The reason, as a fragment without file names."""
 
     def __init__(self, reason: Exception, *, is_partly_read: bool) -> None:
         super().__init__(type(reason).__name__)

@@ -516,7 +516,7 @@ class ErrorScope(enum.Enum):
     SERVICE = enum.auto()
     ENDPOINT = enum.auto()
     ACCOUNT = enum.auto()
-    """Also if the account must be paid. A service may also raise PermissionDeniedError for a single item."""
+    """The account, for example its payment. A service may also raise PermissionDeniedError for a single item."""
     CALLER = enum.auto()
 
 

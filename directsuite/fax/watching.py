@@ -153,7 +153,7 @@ def compute_record_digest(message: FaxMessage) -> bytes:
 class _Record:
     digest: bytes
     handle: str | None
-    """None if no request can contain it."""
+    """The handle, or None if no request can contain it."""
     is_active: bool
     first_seen_at: float = attrs.field(eq=False)
     """The time at which this state was first seen, in monotonic seconds."""

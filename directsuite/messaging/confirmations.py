@@ -145,7 +145,7 @@ def _get_parent(folder: str) -> str:
 
 def _is_deletion_provable(folder: str) -> bool:
     """Return False for folders outside `INBOX.`, which are never listed, and for names that a listing may encode."""
-    return folder.lower().startswith("inbox.") and folder.isascii() and "&" not in folder  # IMAP: modified UTF-7
+    return folder.lower().startswith("inbox.") and folder.isascii() and "&" not in folder  # IMAP encodes others
 
 
 def _is_listed(folder: str, names: Iterable[str]) -> bool:

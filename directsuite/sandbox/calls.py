@@ -60,7 +60,7 @@ class CallRecord:
     """A request and its result."""
 
     number: int
-    """From 1."""
+    """The number of the call, from 1."""
     at: datetime
     """The time of the request, on the machine's clock."""
     operation: str
@@ -72,7 +72,7 @@ class CallRecord:
     """True for a rejection with HTTP 200 (messaging and registration)."""
     method: str = ""
     path: str = attrs.field(default="", repr=False)
-    """Without query, and with its session id masked."""
+    """The path without query, and with its session id masked."""
     effects: tuple[str, ...] = attrs.field(default=(), repr=False)
     """Operation and subject of each effect in the ledger."""
     fault: str | None = None

@@ -49,7 +49,7 @@ _LINE_BREAKS = b"\r\n"
 
 
 def make_abandoned_schema(table: str) -> str:
-    """Return SQL with which {table}_abandoned receives the names removed from the column `name` of a table."""
+    """Return SQL that inserts into {table}_abandoned each name removed from the column `name` of a table."""
     return f"""
 CREATE TEMP TABLE {table}_abandoned(name TEXT NOT NULL);
 CREATE TEMP TRIGGER {table}_deleted AFTER DELETE ON {table}

@@ -183,9 +183,9 @@ def _find_client(connection: sqlite3.Connection, client_id: str) -> sqlite3.Row 
 
 
 def _parse_client_credentials(request: web.Request, form: Mapping[str, str]) -> tuple[str, str]:
-    """Return client id and secret from HTTP Basic, where both are form-encoded, or the form (RFC 6749, 2.3.1).
+    """Return client id and secret from HTTP Basic, which form-encodes both, or else from the form (RFC 6749, 2.3.1).
 
-    Missing ones are empty. Raises _OAuthError for unreadable Basic.
+    Missing ones are empty. Raises _OAuthError for an unreadable Basic header.
     """
     header = request.headers.get("Authorization", "")
     if not header.lower().startswith("basic "):

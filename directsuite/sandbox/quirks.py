@@ -142,9 +142,10 @@ def mask_digits(text: object) -> str:
 
 
 def write_moment(mask: str, value: Any) -> Any:
-    """Return a moment of the sandbox in the form that `mask_digits` returned, in UTC. Other values are unchanged.
+    """Return a moment of the sandbox in another form, in UTC. Other values are unchanged.
 
-    If the year is not at the start of the mask, the date is month, day, year.
+    mask: the result of `mask_digits` for a date in that form. If it does not begin with the year, the date is month,
+    day, year.
     """
     moment = _read_moment(value)
     if moment is None:

@@ -225,7 +225,7 @@ class SandboxState(ResponseOptions):
         listed = list(recipients) if isinstance(recipients, Iterable) else recipients
         try:
             new = msgspec.convert({**members, "recipients": listed}, fax.NewFax)
-        except msgspec.ValidationError as mismatch:  # a ValueError in newer versions
+        except msgspec.ValidationError as mismatch:  # older versions do not derive it from ValueError
             raise ValueError(str(mismatch)) from None
         return await self._write(fax.add_fax, new, now=self.clock.milliseconds())
 

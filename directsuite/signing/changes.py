@@ -378,7 +378,7 @@ _MAX_IDLE_DOCUMENTS = 4096  # for others, the caller's digest is trusted
 @attrs.define(eq=False, repr=False)
 class _DocumentDigests:
     newest_digest: str | None = None
-    """None if no response contained it."""
+    """The newest digest, or None if no response contained one."""
     seen_digests: set[str] = attrs.field(factory=set[str])
     """Digests in responses, or passed by the caller."""
     info_digests: set[str] = attrs.field(factory=set[str])

@@ -99,7 +99,7 @@ class FolderMemory:
 
     folder: StoredFolder
     etag: bytes | None = None
-    """Of the last listing that was processed completely."""
+    """The ETag of the last listing that was processed completely."""
     verified_at: float | None = None
     """When its sentinels last matched, in monotonic seconds."""
     missed_fetches: Counter[int] = attrs.field(factory=Counter[int])
@@ -208,7 +208,7 @@ class Metadata:
     strong: bool
     """True if a Message-ID makes the identity unique."""
     match: Match = Match.UNPROVEN
-    """With the recorded row of the same uid."""
+    """The result of comparing it with the recorded row of the same uid."""
 
 
 def make_row(
@@ -318,7 +318,7 @@ def sample(items: Sequence[_T]) -> Sequence[_T]:
 
 
 def split_in_half(items: Sequence[_T]) -> list[Sequence[_T]]:
-    """Return the second and the first half of the items, for a stack; a single item in one part."""
+    """Return the second half of the items, then the first, to push on a stack. A single item is one part."""
     half = len(items) // 2
     return [items[half:], items[:half]] if half else [items]
 

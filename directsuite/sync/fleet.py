@@ -277,7 +277,7 @@ class LeasedRound:
     failures: int
     """Consecutive failed rounds, with this one after its end."""
     problem: str | None
-    """Of the previous round, or after its end of this one; None if there is none."""
+    """The problem of the previous round, or of this one after its end; None if there is none."""
     is_requested: bool
     """True if the mailbox has requests of an operator."""
     next_in: float = 0.0
@@ -297,7 +297,7 @@ class FleetMailbox:
     failures: int
     """Consecutive failed rounds."""
     problem: str | None
-    """Of the last round, or None."""
+    """The problem of the last round, or None."""
 
 
 class FleetTable:

@@ -132,9 +132,9 @@ class MessageRow:
     uid: int
     state: MessageState
     identity: bytes | None = None
-    """None if it is unknown, or another row has taken it over."""
+    """The identity, or None if it is unknown, or another row has taken it over."""
     digest: bytes | None = None
-    """None if it is unknown, or another row has taken it over."""
+    """The digest, or None if it is unknown, or another row has taken it over."""
     size: int = -1
     """Bytes; -1 if unknown."""
     received_ms: int | None = None
@@ -157,7 +157,7 @@ class StoredFolder:
     name: str = attrs.field(repr=False)
     uid_validity: int = 1
     fingerprint: bytes | None = None
-    """Of the last listing that was processed completely."""
+    """The fingerprint of the last listing that was processed completely."""
     audited_ms: int | None = None
     """When everything was last compared."""
 

@@ -65,7 +65,7 @@ MAX_ROUNDS_PER_FOLDER = 64
 """Rounds that fetch a large folder: few, because each reads the complete listing and all states."""
 
 _MAX_MISSED_FETCHES = 3  # rounds in which a uid is listed but not returned, until it is quarantined
-_MAX_ROUNDS_BLOCKED = 3  # rounds in which a folder waits for another that can't be read and may have its message
+_MAX_ROUNDS_BLOCKED = 3  # rounds in which a folder waits for an unreadable one that may have its message
 _FAILURES_BEFORE_PROBE = 5  # messages in a row that can't be fetched
 
 MAX_BATCH_MESSAGES = 200

@@ -240,7 +240,7 @@ class Schedule:
 
     def __init__(self, names: Iterable[str], *, concurrency: int, now: float) -> None:
         self._newest = dict.fromkeys(names, 0)
-        """The number of each mailbox's newest heap entry, because older ones are ignored; 0 while it is busy."""
+        """The number of each mailbox's newest heap entry: older entries are ignored. 0 while the mailbox is busy."""
         self._due_again = set[str]()
         self._entries = itertools.count(1)
         self._free = concurrency

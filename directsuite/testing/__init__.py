@@ -9,7 +9,7 @@ Use `mocked_services` instead of a bare `aioresponses()`, which fails with aioht
 
 from __future__ import annotations
 
-TYPE_CHECKING = False  # deferred, because pytest loads this package in every run
+TYPE_CHECKING = False  # the imports are deferred, because pytest loads this package in every run
 
 if TYPE_CHECKING:
     from directsuite.testing.clock import LeapingClock

@@ -42,12 +42,12 @@ class DeliveryChange:
     """Unique ID, the same each time this change is reported."""
     smtp_id: str
     recipient: str | None
-    """None if the service names none, or for unreported recipients of a message that was given up."""
+    """The address. None if the service names none, or for unreported recipients of a message that was given up."""
     status: MessageStatus | None
     step: int
     """The number of the recipient's change, from 1."""
     details: str | None = None
-    """None if the service reports none."""
+    """The service's details of the status, or None."""
     sent_at: datetime | None = None
     is_end: bool = False
     """True if this is the recipient's last change."""
@@ -72,7 +72,7 @@ class RecipientStatus:
     recipient: str | None
     status: MessageStatus | None
     step: int
-    """0 before the first change."""
+    """The number of the latest change, 0 before the first."""
     is_end: bool
 
 
@@ -94,13 +94,13 @@ class TrackedMessage:
     give_up_after: float
     """The age in seconds at which it is given up."""
     seen: dict[str, RecipientStatus] = attrs.field(factory=dict[str, RecipientStatus])
-    """By casefolded address."""
+    """The latest statuses, by casefolded address."""
     began_at: float = 0.0
     """When its age starts."""
     earliest_poll_at: float = 0.0
-    """From when it can be polled together with due messages."""
+    """The time from which it can be polled together with due messages."""
     latest_poll_at: float = 0.0
-    """From when it is due."""
+    """The time from which it is due."""
     isolated: bool = attrs.field(default=False, converter=bool)
     """True while it is polled alone, because requests that named it were rejected."""
     rejections: int = 0  # consecutive
@@ -115,7 +115,7 @@ class TrackingState:
     """The state shared by a mailbox's trackers on an open journal."""
 
     messages: dict[str, TrackedMessage] = attrs.field(factory=dict[str, TrackedMessage])
-    """By normalized Message-ID."""
+    """The messages that are not over, by normalized Message-ID."""
     added: asyncio.Event = attrs.field(factory=asyncio.Event)
     """Set when a message is due before the loop wakes up."""
     is_loaded: bool = False
@@ -126,7 +126,7 @@ class TrackingState:
     send_locks: weakref.WeakValueDictionary[str, asyncio.Lock] = attrs.field(
         factory=weakref.WeakValueDictionary[str, asyncio.Lock]
     )
-    """By request ID: one attempt at a time to send a message."""
+    """The locks by request ID, which allow one attempt at a time to send a message."""
 
     def begin(self, reader: weakref.ref[object]) -> None:
         """Register the loop that reads changes. Raises AnotherLoopError while another one exists."""
@@ -185,7 +185,7 @@ class SendRecord:
     """Unix time of the first attempt."""
     content_digest: str
     smtp_id: str | None
-    """None if the message may not have been sent."""
+    """The ID of the sent message. None if it may not have been sent."""
     is_new: bool
 
 

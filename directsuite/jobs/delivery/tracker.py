@@ -216,7 +216,7 @@ class DeliveryTracker:
                 raise
             except DirectSuiteError:
                 if began.is_new:
-                    # Otherwise, the next attempt only searches for the message without need.
+                    # If this fails, the next attempt needlessly searches for the message.
                     with contextlib.suppress(DeliveryJournalError):
                         await self._journal.withdraw_send(self._name, request_id)
                 raise

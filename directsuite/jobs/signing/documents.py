@@ -117,9 +117,9 @@ class PdfInfo:
     """Properties of a PDF."""
 
     sha256: str
-    """In hex."""
+    """The hexadecimal digest."""
     signature_count: int
-    """Without empty fields."""
+    """The number of signatures, not counting empty fields."""
     is_cut_off: bool = False
     """True if the end marker is missing. Services may repair and sign it."""
 
@@ -279,7 +279,9 @@ class Target(Protocol):
 class TargetFolder:
     """A folder for signed PDFs. A job that signs into it creates it, and its subfolders, as needed.
 
-    overwrite: replace existing files. Raises ConfigurationError if the parent folder does not exist.
+    overwrite: replace existing files.
+
+    Raises ConfigurationError if the parent folder does not exist.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:

@@ -412,7 +412,7 @@ class SigningJob:
             except OSError as error:
                 self._stop(_make_target_error(error))
                 return None
-            if self._outage.kind != self._reported_trouble:  # its end is reported with that of the document
+            if self._outage.kind != self._reported_trouble:  # its end is reported with the document's end
                 self._report_progress()
             await sleep_or_event(self._clock.sleep(pause), self._ending)
             if self._ending.is_set():

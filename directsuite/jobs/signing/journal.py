@@ -81,7 +81,7 @@ class Lease:
     _job: int
     batch: int
     number: int
-    """0 for a file, whose lease ends when it is closed."""
+    """The number of the lease, 0 for a journal in a file, whose lease ends when the file is closed."""
     shard: str
     """The name of the batch's staging folder: unique, and the same for all leases."""
     is_in_use: bool = attrs.field(default=False, init=False)
@@ -268,7 +268,7 @@ class SigningJournal(DatabaseContext):
 
     @property
     def lease(self) -> Lease:
-        """The documents of a file. Raises ConfigurationError for PostgreSQL, and if the journal is not open."""
+        """The lease of a journal in a file. Raises ConfigurationError for PostgreSQL, or if the journal is not open."""
         if isinstance(self._database, PostgresDatabase):
             raise ConfigurationError("the journal is in PostgreSQL, for a SigningFleet: a SigningJob needs a file")
         if self._lease is None:
@@ -277,7 +277,7 @@ class SigningJournal(DatabaseContext):
 
     @property
     def postgres(self) -> PostgresDatabase:
-        """The database. Raises ConfigurationError for a file."""
+        """The database of a journal in PostgreSQL. Raises ConfigurationError for a file."""
         if not isinstance(self._database, PostgresDatabase):
             raise ConfigurationError("the journal is a file, for a SigningJob: a SigningFleet needs one in PostgreSQL")
         return self._database

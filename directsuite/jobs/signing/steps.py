@@ -94,9 +94,9 @@ class _DocumentWork:
     output_path: Path
     context: RunContext
     content: bytes | Path | None = None
-    """None before the source is read."""
+    """The source, or None before it is read."""
     stamp: str | None = None
-    """From before the source was read."""
+    """The stamp of the source before it was read."""
     body: bytes | Path = b""
     """Bytes if small, else a path."""
     failure: DirectSuiteError | None = None
@@ -113,7 +113,7 @@ class DocumentWorkflow:
     lease: Lease
     target: Target
     staging_dir: Path
-    """For PDFs in progress."""
+    """The folder for PDFs in progress."""
     outage: OutageTracker
     now: Callable[[], float]
     """Returns Unix time."""

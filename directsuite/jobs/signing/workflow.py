@@ -228,11 +228,11 @@ class SigningStep(enum.Enum):
 
 @attrs.define(kw_only=True)
 class RunContext:
-    """What is known about a document only during a run."""
+    """The facts about a document that are known only during a run."""
 
     signature_count: int
     source: PdfInfo | None = None
-    """None if it must be read, possibly again."""
+    """The source, or None if it must be read, possibly again."""
     output: PdfInfo | None = None
     is_output_verified: bool = False
 
@@ -279,9 +279,9 @@ class ErrorReaction(enum.Enum):
     UNDO = enum.auto()
     """Raise it and restore the entry: nothing was signed."""
     FIND_OUT = enum.auto()
-    """Download it, and look for the signature."""
+    """Download the stored document, and look for the signature."""
     ASK = enum.auto()
-    """Check whether the service has it, then classify again."""
+    """Check whether the service has the stored document, then classify again."""
     ABANDON = enum.auto()
     FAIL = enum.auto()
     """Fail the document: a retry would fail again."""

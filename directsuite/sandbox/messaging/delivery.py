@@ -90,7 +90,7 @@ class DeliveryOutcome(NamedTuple):
     """The predetermined result of a delivery."""
 
     status: DeliveryStatus | None
-    """None if no confirmation ever arrives."""
+    """The final status, or None if no confirmation ever arrives."""
     details: str
     delay_ms: int = 0
     """The milliseconds from sending to the outcome."""

@@ -160,9 +160,9 @@ class MailboxFolder(NamedTuple):
     """A folder of a mailbox."""
 
     id: int
-    """Also the UIDVALIDITY."""
+    """The number of the folder, which is also its UIDVALIDITY."""
     name: str
-    """In the stored spelling."""
+    """The name in the stored spelling."""
 
 
 def get_folder(connection: sqlite3.Connection, account: int, name: str) -> MailboxFolder:

@@ -143,7 +143,6 @@ _QUERIES = {
           (SELECT count(*) FROM signing_document) AS documents, (SELECT count(*) FROM fax) AS faxes,
           (SELECT count(*) FROM individual) AS people, (SELECT count(*) FROM patient) AS patients,
           (SELECT count(*) FROM effect) AS effects""",
-    # logins: the first ones
     "sessions": """
         SELECT account AS username, expires_at FROM secret WHERE kind = 'session' AND expires_at > :now
         ORDER BY expires_at DESC LIMIT :page""",

@@ -145,11 +145,11 @@ class TextStyle:
 
     font: str
     size: float
-    """In points, or 0 for an automatic size."""
+    """The size in points, or 0 for an automatic size."""
     colour: str
     """PDF operators that set it."""
     alignment: int
-    """0 left, 1 centered, 2 right."""
+    """The alignment: 0 left, 1 centered, 2 right."""
     width: float
     height: float
 

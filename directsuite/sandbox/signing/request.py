@@ -86,7 +86,7 @@ class SignatureRequest:
     """A validated request for a signature."""
 
     name: str | None = None
-    """Of the signature field. None: an unused name is chosen."""
+    """The name of the signature field. None: an unused name is chosen."""
     placement: Placement | None = None
     """None for an existing field or an invisible signature."""
     reason: str | None = None

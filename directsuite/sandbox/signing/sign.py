@@ -85,9 +85,9 @@ class _PlannedSignature:
     request: SignatureRequest
     name: str
     new_field: SigFieldSpec | None
-    """None if the field exists already."""
+    """The field to create, or None if it exists already."""
     rotation: int
-    """Of the page, clockwise in degrees."""
+    """The rotation of the page, clockwise in degrees."""
     picture: Image.Image | None
 
 

@@ -123,7 +123,10 @@ def _make_part(attachment: Attachment) -> _Part:
 
 
 def _find_identity_encoding(media_type: str, content: bytes, text: bytes) -> str | None:
-    """Return 7bit, 8bit or binary; None if the content can't be written unchanged. text: `content` with LF ends."""
+    """Return 7bit, 8bit or binary; None if the content can't be written unchanged.
+
+    text: `content` with LF line ends.
+    """
     has_mixed_line_ends = text != content and content.count(b"\n") != content.count(b"\r\n")
     if has_mixed_line_ends or b"\r" in text or b"\0" in text:
         return None
