@@ -107,7 +107,7 @@ class RetryScheduled(CallEvent):
     error: str | None = None
     """The name of the class of the error after which the call is repeated."""
     reason: FailureReason | None = None
-    """That of the AttemptFailed."""
+    """The reason in the AttemptFailed."""
     status: int | None = None
     """The HTTP status of the last attempt. None if no response arrived."""
 

@@ -64,7 +64,7 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     media_type: _HeaderText | None = None
     """For `status`. None: text/html for text, application/json for other values."""
     seconds: Annotated[float, msgspec.Meta(ge=0, le=60)] = 0.1
-    """For `latency`: in real time, because clients measure that."""
+    """For `latency`: the delay, in real time, because clients measure that."""
     processed: bool = False
     """For `status` and `hang`: True to run the operation."""
     times: Annotated[int, msgspec.Meta(gt=0)] | None = 1

@@ -40,7 +40,7 @@ _EXPLANATIONS = {
 logger = logging.getLogger("directsuite.sandbox")
 
 protocol_logger = logging.getLogger("directsuite.sandbox.http")
-"""For aiohttp's messages about requests that are not valid HTTP."""
+"""The logger of aiohttp's messages about requests that are not valid HTTP."""
 
 
 def _remove_request_text(record: logging.LogRecord) -> bool:

@@ -306,7 +306,7 @@ class PollSchedule:
         self._requests: dict[str, int] = {}
         self._all_requests = 0
         self._active_until: dict[str, float] = {}
-        """Ordered by time."""
+        """The times until which mailboxes are active, in their order."""
 
     def learn(self, name: str, report: RoundReport) -> None:
         """Record the mailbox's requests per poll. If the report has changes, the mailbox is active."""

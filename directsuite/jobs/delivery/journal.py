@@ -85,10 +85,10 @@ class TrackedMessage:
 
     number: int
     mailbox: str
-    """A hash."""
+    """The hash of its address."""
     smtp_id: str
     added_at: float
-    """Unix time."""
+    """The Unix time of `add`."""
     recipients: int
     """The minimum number of recipients."""
     give_up_after: float
@@ -96,7 +96,7 @@ class TrackedMessage:
     seen: dict[str, RecipientStatus] = attrs.field(factory=dict[str, RecipientStatus])
     """The latest statuses, by casefolded address."""
     began_at: float = 0.0
-    """When its age starts."""
+    """The time from which its age is counted."""
     earliest_poll_at: float = 0.0
     """The time from which it can be polled together with due messages."""
     latest_poll_at: float = 0.0

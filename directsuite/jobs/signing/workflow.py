@@ -171,15 +171,15 @@ class SigningEntry:
     because groups are numbered in each process.
     """
     name: str
-    """Unique in the job."""
+    """The name, unique in the job."""
     state: DocumentState = DocumentState.NEW
     identifier: str | None = None
     saved_at: float | None = None
-    """Unix time."""
+    """The Unix time of Save."""
     source_sha: str | None = None
-    """SHA-256 in hex."""
+    """The SHA-256 of the source, in hex."""
     source_stamp: str | None = None
-    """Size and modification time. None: not a file."""
+    """The size and modification time of the source. None: not a file."""
     output_sha: str | None = None
     """SHA-256 of the output that was published, or is about to be."""
     tries: int = 0

@@ -54,7 +54,7 @@ MAX_PARTS = 1000
 MAX_HEADER_LINES = 10_000
 """The maximum per part, because a header takes a hundred times its size in memory."""
 MAX_RECIPIENTS = 10_000
-"""The maximum that is read from a message's headers."""
+"""The maximum number that is read from a message's headers."""
 _SEARCH_WINDOW_BYTES = 2**16  # per search, which holds the GIL
 _HYPHENS = re.compile(rb"(?:\A|(?<=[\r\n]))--")
 _DELIMITER_LINE = re.compile(rb"(?:\A|(?<=[\r\n]))--([^\r\n]{0,65536})(?:\r\n|\r|\n|\Z)")
@@ -76,7 +76,7 @@ class StoredContent(NamedTuple):
     """A message in its stored form."""
 
     raw: bytes
-    """Empty if the message is in a file."""
+    """The bytes of the message, empty if it is in a file."""
     file: Path | None
     size: int
     digest: str

@@ -147,7 +147,7 @@ class TextStyle:
     size: float
     """The size in points, or 0 for an automatic size."""
     colour: str
-    """PDF operators that set it."""
+    """The PDF operators that set the colour."""
     alignment: int
     """The alignment: 0 left, 1 centered, 2 right."""
     width: float
