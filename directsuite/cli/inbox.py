@@ -354,11 +354,15 @@ async def fetch_message(box: ds.Mailbox, folder: str, uid: int) -> ds.MessageDet
     return messages[0]
 
 
+def is_own_message(message: ds.MessageDetail, own: str) -> bool:
+    """Return True if the message was sent from the address `own`."""
+    return parseaddr(message.sender or "")[1].casefold() == own.casefold()
+
+
 def _show_message(message: ds.MessageDetail, own: str) -> None:
     received = message.received_date or message.sent_date
-    is_own = parseaddr(message.sender or "")[1].casefold() == own.casefold()
     lines = {
-        "SMTP id": message.msg_id if is_own else None,  # an argument of `directsuite status`
+        "SMTP id": message.msg_id if is_own_message(message, own) else None,  # an argument of `directsuite status`
         "From": message.sender,
         **{
             kind: ", ".join(each.email for each in message.recipients if each.type == kind.upper())

@@ -383,7 +383,7 @@ def _select_recipients(message: ds.MessageDetail, own: str, *, to_all: bool) -> 
     if not sender:
         raise UsageError("The message has no sender. Reply with `directsuite send`.")
     to, cc = _get_addresses(message, ds.RecipientType.TO), _get_addresses(message, ds.RecipientType.CC)
-    if not _is_own_message(message, own):
+    if not inbox.is_own_message(message, own):
         to, cc = parse_addresses("the senders", [sender]), [*to, *cc]
     recipients = dict[str, ds.Recipient]()
     for addresses, kind in ((to, ds.RecipientType.TO), (cc if to_all else [], ds.RecipientType.CC)):
@@ -399,11 +399,7 @@ def _select_recipients(message: ds.MessageDetail, own: str, *, to_all: bool) -> 
 
 def _is_hidden_recipient(message: ds.MessageDetail, own: str) -> bool:
     seen = {*_get_addresses(message, ds.RecipientType.TO), *_get_addresses(message, ds.RecipientType.CC)}
-    return not _is_own_message(message, own) and own.casefold() not in {each.casefold() for each in seen}
-
-
-def _is_own_message(message: ds.MessageDetail, own: str) -> bool:
-    return parseaddr(message.sender or "")[1].casefold() == own.casefold()
+    return not inbox.is_own_message(message, own) and own.casefold() not in {each.casefold() for each in seen}
 
 
 def _get_addresses(message: ds.MessageDetail, kind: ds.RecipientType) -> list[str]:

@@ -20,6 +20,7 @@ from pathlib import Path
 import attrs
 
 from directsuite.cli.errors import UsageError, quote_message, with_value
+from directsuite.cli.output import format_count
 from directsuite.cli.process import echo_err
 from directsuite.core.files import explain_os_error, run_in_thread
 from directsuite.jobs.signing import DocumentState, Pdf, SigningEntry, SigningJournal
@@ -337,7 +338,7 @@ def find_source_problem(source: Path, *, allows_folder: bool = True) -> str | No
 def report_skipped(folders: Collection[str], location: str = "") -> None:
     """Report on stderr how many folders were not read, if any. location: such as " within the sources"."""
     if folders:
-        echo_err(f"{len(folders)} folder{'s' * (len(folders) != 1)}{location} not read. --recursive includes them.")
+        echo_err(f"{format_count(len(folders), 'folder')}{location} not read. --recursive includes them.")
 
 
 def describe_no_pdf(folders: Iterable[Path], *, recursive: bool) -> str:

@@ -157,12 +157,10 @@ class SharedRate:
 
         Return False if a pause at least as long is already in effect.
         """
-        until = self._clock.monotonic() + seconds
-        if until <= self._paused_until:
+        if not self._share.pause(seconds):
             return False
-        self._paused_until = self._ask_at = until
+        self._paused_until = self._ask_at = self._clock.monotonic() + seconds
         self._slots.clear()
-        self._share.pause(seconds)
         task = asyncio.ensure_future(self._push_back(seconds))
         self._pushing.add(task)
         task.add_done_callback(self._pushing.discard)
