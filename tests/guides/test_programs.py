@@ -220,7 +220,7 @@ async def test_hook_policy_and_listener_extend_a_suite(sandbox: Sandbox, capsys:
     settings = attrs.evolve(execute_programs(retries)["settings"], fax_url=None, message_url=sandbox.message_url)
     assert settings.retry.attempts == 6
     sandbox.inject_fault("Send", "reset_after")
-    async with execute_programs(events)["watched"](settings) as suite:
+    async with execute_programs(events)["make_suite"](settings) as suite:
         with pytest.raises(ds.OutcomeUnknownError):
             await suite.mailbox(*ALICE).send(LETTER)
     assert capsys.readouterr().out.startswith("Send: it may have happened: look in INBOX.Sent")
@@ -330,8 +330,8 @@ async def test_grants_of_the_guide_settings_get_tokens(sandbox: Sandbox) -> None
         async with ds.DirectSuite(ds.Settings(fax_url=sandbox.fax_url), token=token) as suite:
             await suite.fax.get_multiple_message_info(FAX_NUMBER)
 
-    await use(programs["of_the_program"](*DEMO_CLIENT))
-    request = programs["ask"](DEMO_CLIENT[0], "https://app.example.test/back")
+    await use(programs["make_grant"](*DEMO_CLIENT))
+    request = programs["request_consent"](DEMO_CLIENT[0], "https://app.example.test/back")
     async with aiohttp.ClientSession() as http, http.get(request.url, allow_redirects=False) as response:
         redirected_url = response.headers["Location"]
-    await use(programs["of_the_user"](request, redirected_url, DEMO_CLIENT[1]))
+    await use(programs["redeem_consent"](request, redirected_url, DEMO_CLIENT[1]))
