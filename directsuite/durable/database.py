@@ -129,6 +129,10 @@ class Transaction(Protocol):
         """Create missing tables. Raises the database's error if PostgreSQL has another version of them."""
         ...
 
+    def raise_suppressed_error(self) -> None:
+        """Raise the database's error if it has given up the transaction, although the caller raised no error."""
+        ...
+
     def find_rejection(self, error: Exception) -> DatabaseRejection | None:
         """Return why the database rejected a statement, or None if the error is another one."""
         ...

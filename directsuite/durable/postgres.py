@@ -45,6 +45,7 @@ _SILENT = "PostgreSQL has not responded in time: the next call connects again."
 _REJECTED = "PostgreSQL rejected the statement"
 _HINT_BY_SQLSTATE = {
     "08": _UNREACHABLE,
+    "25P02": "A function suppressed an error in a transaction, which PostgreSQL then rolls back. Let it raise it.",
     "25006": "The PostgreSQL server is read-only. Connect to the primary server.",
     "28": "PostgreSQL rejected the login. Check the user and the password.",
     "3D": "The database does not exist in PostgreSQL. Create it, or name another.",
@@ -291,14 +292,23 @@ class _PostgresTransaction:
                 "Finish the work with the earlier directsuite, or use another database."
             )
 
+    def raise_suppressed_error(self) -> None:
+        import psycopg
+        from psycopg.pq import TransactionStatus
+
+        # After an error, COMMIT rolls back with success. psycopg ignores a connection that was lost before COMMIT.
+        if self.connection.closed:
+            raise psycopg.OperationalError
+        if self.connection.info.transaction_status is not TransactionStatus.INTRANS:
+            raise psycopg.errors.InFailedSqlTransaction
+
     def find_rejection(self, error: Exception) -> DatabaseRejection | None:
         import psycopg
 
         if not isinstance(error, psycopg.Error) or self.connection.closed:
             return None
-        about = type(error).__name__ if error.sqlstate is None else f"SQLSTATE {error.sqlstate}"
         is_general = (error.sqlstate or "").startswith(_SERVER_ERROR_CLASSES)
-        return DatabaseRejection(f"{_REJECTED} ({about}).", is_general)
+        return DatabaseRejection(explain(error), is_general)
 
 
 async def _fetch_rows(cursor: psycopg.AsyncCursor[Row]) -> list[Row]:

@@ -497,6 +497,9 @@ class _SqliteTransaction:
         for each in tables.statement.sqlite.split(";\n"):
             self.connection.execute(each)
 
+    def raise_suppressed_error(self) -> None:
+        pass  # the committer does this
+
     def find_rejection(self, error: Exception) -> DatabaseRejection | None:
         if not isinstance(error, sqlite3.Error):
             return None

@@ -93,6 +93,7 @@ class Store(DatabaseContext):
         await transaction.ensure(_QUARANTINE_TABLES)
         if self._sink is not None:
             await self._sink.prepare(transaction)
+            transaction.raise_suppressed_error()
 
     @property
     def sink_name(self) -> str | None:
@@ -180,6 +181,7 @@ class Store(DatabaseContext):
             if self._sink is not None and changes:
                 try:
                     await self._sink.write(transaction, changes)
+                    transaction.raise_suppressed_error()
                 except Exception as error:
                     if (rejection := transaction.find_rejection(error)) is not None:
                         rejections.append(rejection)

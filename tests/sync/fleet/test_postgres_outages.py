@@ -173,6 +173,22 @@ async def test_errors_contain_no_values_of_postgresql(conninfo: str) -> None:
         assert await store.states(inbox) == {}
 
 
+async def test_a_lost_connection_that_the_sink_suppresses_fails_the_commit(conninfo: str) -> None:
+    class Careless:
+        async def prepare(self, transaction: Transaction) -> None:
+            pass
+
+        async def write(self, transaction: Transaction, changes: Sequence[Change]) -> None:
+            with contextlib.suppress(Exception):
+                await transaction.connection.execute("SELECT pg_terminate_backend(pg_backend_pid())")
+
+    async with PostgresStore(conninfo, sink=Careless()) as store:
+        lease, inbox = await claim_inbox(store)
+        with pytest.raises(StoreError, match="the connection was lost"):
+            await store.commit(lease, change_set(inbox, 1), [CHANGE])
+        assert await store.states(inbox) == {}
+
+
 @pytest.mark.parametrize("name", ["a\0b", "a\ud800b"])
 async def test_a_name_that_postgresql_cannot_store_is_reported(conninfo: str, name: str) -> None:
     async with PostgresStore(conninfo) as store:

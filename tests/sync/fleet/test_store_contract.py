@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
 
@@ -42,6 +43,7 @@ class SinkRejectedError(Exception):
 class FailingTableSink:
     rejects_all = False
     rejected_key: str | None = None
+    suppressed_key: str | None = None
 
     async def prepare(self, transaction: Transaction) -> None:
         await transaction.ensure(Tables("told", sql("CREATE TABLE directsuite.told (key text)")))
@@ -51,6 +53,9 @@ class FailingTableSink:
         await transaction.insert(sql("INSERT INTO directsuite.told VALUES :rows"), [(key,) for key in keys])
         if self.rejects_all or self.rejected_key in keys:
             raise SinkRejectedError
+        if self.suppressed_key in keys:
+            with contextlib.suppress(Exception):
+                await transaction.execute(sql("SELECT key FROM directsuite.missing"))
 
 
 class StoreScenario:
@@ -118,6 +123,14 @@ async def test_a_change_that_the_stores_sink_rejects_delays_no_other(store: Stor
     with pytest.raises(SinkError):
         await rounds.run_round()
     assert await store.unfinished(await store.claim(MAILBOX)) == []
+
+
+async def test_an_error_that_a_sink_suppresses_loses_no_message(store: Store, scenario: StoreScenario) -> None:
+    rounds = make_rounds(FakeServer({"INBOX": make_messages(1, 10)}), store)
+    scenario.sink.suppressed_key = f"{MAILBOX}/INBOX/1/4"
+    report = await rounds.run_round()
+    assert report.changes[Kind.NEW] + report.quarantined == 10
+    assert len(await scenario.read_keys()) == report.changes[Kind.NEW]
 
 
 @pytest.mark.exhaustive(limit=2)
