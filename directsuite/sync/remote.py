@@ -12,7 +12,7 @@ import contextlib
 import itertools
 import re
 from collections import defaultdict
-from collections.abc import AsyncGenerator, AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TypeGuard, cast
 
@@ -83,8 +83,8 @@ class Remote:
         self._mailbox = mailbox
 
     async def list_folders(self) -> list[str]:
-        """Return INBOX and the folders below it; "" for an unreadable name."""
-        return sorted({INBOX, *await self._mailbox.get_folders()})
+        """Return INBOX, which may be listed in any case, and the folders below it; "" for an unreadable name."""
+        return sorted({INBOX, *(name for name in await self._mailbox.get_folders() if name.upper() != INBOX)})
 
     async def count_messages(self, folder: str) -> int:
         """Call GetMessageCount."""
@@ -170,6 +170,11 @@ def has_unreadable_content(error: DirectSuiteError) -> bool:
 def may_mean_missing_folder(error: DirectSuiteError) -> bool:
     """Return True if the folder may not exist. The service has no error code for that."""
     return isinstance(error, ServiceError) and find_error_scope(error) is ErrorScope.ITEM
+
+
+def is_listed(folder: str, names: Iterable[str]) -> bool:
+    """Return True if a folder is one of the names, whose case the service ignores."""
+    return folder.lower() in map(str.lower, names)
 
 
 async def has_same_message(remote: Remote, folder: str, row: MessageRow) -> bool | None:
@@ -479,7 +484,7 @@ class FolderFetch:
         try:
             listed = await self._remote.list_uids(name)
         except ServiceError as error:
-            if not may_mean_missing_folder(error) or name in await self._remote.list_folders():
+            if not may_mean_missing_folder(error) or is_listed(name, await self._remote.list_folders()):
                 raise
             return frozenset()
         if listed is None or listed.unusable_count:

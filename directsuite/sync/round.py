@@ -21,7 +21,7 @@ After a crash, a new process continues from the last commit.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Generator, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
 
 import attrs
 
@@ -82,6 +82,8 @@ class MailboxRounds:
     def __attrs_post_init__(self) -> None:
         self._store, self._now_ms, self._clock = self._commits.store, self._commits.now_ms, self._commits.clock
         self._folders: dict[str, FolderMemory] = {}
+        self._recorded_names: dict[str, str] = {}
+        """The names of the folders that were once synchronised completely, by name in lower case."""
         self._waiting_since: Mapping[tuple[int, int, int], int] = {}
         self._has_waiting_rows = True  # a store may have waiting rows from earlier
 
@@ -96,6 +98,8 @@ class MailboxRounds:
             for folder in await self._store.folders(self._commits.lease):
                 if self._names is None or folder.name in self._names:
                     self._folders[folder.name] = FolderMemory(folder)
+                if folder.audited_ms is not None:
+                    self._recorded_names[folder.name.lower()] = folder.name
         snapshots = await self._take_snapshots()
         for snapshot in snapshots:
             with self._report_errors(snapshot.state.name):
@@ -124,9 +128,9 @@ class MailboxRounds:
             self._report.failed_folders[name] = error
 
     async def _take_snapshots(self) -> list[FolderSnapshot]:
-        names = await self._list_names() if self._names is None else self._names
+        names = await self._list_names() if self._names is None else await self._find_recorded_names(self._names)
         snapshots = list[FolderSnapshot]()
-        for name in dict.fromkeys(names):
+        for name in names:
             with self._report_errors(name):
                 snapshot = await self._take_snapshot(name)
                 if snapshot is None:
@@ -135,7 +139,7 @@ class MailboxRounds:
                     snapshots.append(snapshot)
         return snapshots
 
-    async def _list_names(self) -> Sequence[str]:
+    async def _list_names(self) -> Collection[str]:
         """Return the folders to synchronise. Record deleted ones, and report invalid names."""
         listed = await self.remote.list_folders()
         problems = {name: problem for name in listed if (problem := _find_name_problem(name)) is not None}
@@ -144,11 +148,35 @@ class MailboxRounds:
                 f"GetFolders lists a folder whose name {problem}. No request can contain that name, so that the "
                 "folder's messages are not synchronised. Rename the folder on the server."
             )
-        names = {name: None for name in listed if name not in problems}
+        names = await self._find_recorded_names([name for name in listed if name not in problems])
         for name in sorted(self._folders.keys() - names.keys()):
             if not await self._has_vanished(self._folders[name]):
                 names[name] = None
-        return list(names)
+        return names
+
+    async def _find_recorded_names(self, names: Iterable[str]) -> dict[str, None]:
+        """Return the names, each in the case in which its folder is recorded, because the service ignores case."""
+        given = dict.fromkeys(names)
+        found = dict[str, None]()
+        for name in given:
+            recorded = self._recorded_names.get(name.lower(), name)
+            if name not in self._folders and recorded not in given and await self._is_same_folder(recorded, name):
+                name = recorded
+            found[name] = None
+        return found
+
+    async def _is_same_folder(self, recorded: str, name: str) -> bool:
+        """Return False if two names that differ only in case have different listings."""
+        try:
+            first, other = [await _list_existing_uids(self.remote, each) for each in (recorded, name)]
+            if first == other or other is None:
+                return True
+            # The folder may have changed between the two requests.
+            return first is not None and await _list_existing_uids(self.remote, recorded) != first
+        except DirectSuiteError as error:
+            if find_error_scope(error) in NOT_RETRYABLE:
+                raise
+            return True  # reading it fails as well, and is reported
 
     async def _has_vanished(self, state: FolderMemory) -> bool:
         """Return True if a folder that GetFolders does not list was deleted. Record its messages as missing.
@@ -260,7 +288,7 @@ class MailboxRounds:
     async def _confirm_deletions(self, incomplete: Collection[str], *, several_folders: bool) -> None:
         found = await self._store.unfinished(self._commits.lease)
         # Messages of other folders were not searched for.
-        rows = [each for each in found if self._names is None or each[0] in self._names]
+        rows = [each for each in found if self._names is None or each[0] in self._folders]
         confirmed, self._waiting_since = decide.confirm_deletions(
             [each for each in rows if each[1].state not in QUARANTINED_STATES and each[0] not in incomplete],
             self._waiting_since,
@@ -353,6 +381,17 @@ def _find_name_problem(folder: str) -> str | None:
     if folder in ("", ".", ".."):
         return "consists of dots" if folder else "is empty"
     return "contains NUL" if "\0" in folder else None
+
+
+async def _list_existing_uids(remote: Remote, folder: str) -> frozenset[int] | None:
+    """Return the uids of a folder, or None if it may not exist."""
+    try:
+        listing = await remote.list_uids(folder)
+    except ServiceError as error:
+        if not may_mean_missing_folder(error):
+            raise
+        return None
+    return None if listing is None else listing.uids
 
 
 async def _find_count(remote: Remote, folder: str) -> int | None:

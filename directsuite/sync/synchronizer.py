@@ -32,7 +32,7 @@ from directsuite.messaging.arguments import validate_texts
 from directsuite.suite import DirectSuite
 from directsuite.sync.commits import Commits, Deliver, SinkHealth, UndecidedRejectionError
 from directsuite.sync.model import Kind, RoundReport, SinkError, StaleLeaseError, StoreError
-from directsuite.sync.remote import Remote
+from directsuite.sync.remote import Remote, is_listed
 from directsuite.sync.round import ContradictionError, MailboxRounds
 from directsuite.sync.sinks.iterator import ChangeStream
 from directsuite.sync.status import (
@@ -525,13 +525,13 @@ class MailboxWorker:
 
     async def _describe_folder_problems(self, mailbox: _MailboxMemory, report: RoundReport) -> dict[str, str]:
         # The service has no error code for a missing folder.
-        there = set(report.failed_folders)
+        there: Collection[str] = report.failed_folders
         by_service = any(isinstance(error, ServiceError) for error in report.failed_folders.values())
         if mailbox.rounds is not None and by_service:
             with contextlib.suppress(DirectSuiteError):
-                there = set(await mailbox.rounds.remote.list_folders())
+                there = await mailbox.rounds.remote.list_folders()
         return {
-            name: describe_problem(error) if name in there else NO_SUCH_FOLDER
+            name: describe_problem(error) if is_listed(name, there) else NO_SUCH_FOLDER
             for name, error in report.failed_folders.items()
         }
 

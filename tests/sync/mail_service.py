@@ -81,7 +81,7 @@ class MailScenario:
     """A service with folders of messages by uid, and the synchronisation of its mailbox.
 
     response_changes: by operation, a function of folder and document that returns another document, or a body.
-    names: of the folders to synchronise; None for all.
+    names: of the folders to synchronise; None for all. ignores_case: of the names of folders.
     """
 
     store: SqliteStore
@@ -91,6 +91,7 @@ class MailScenario:
     sink: RecordingSink = attrs.field(factory=RecordingSink)
     now: float = 1_800_000_000.0
     names: tuple[str, ...] | None = None
+    ignores_case: bool = False
     folders: dict[str, dict[int, Document]] = attrs.field(factory=lambda: {"INBOX": dict[int, Document]()})
     response_changes: dict[str, Callable[[str, Document], Document | bytes]] = attrs.field(
         factory=dict[str, Callable[[str, Document], Document | bytes]]
@@ -120,6 +121,8 @@ class MailScenario:
         done: Document = {"success": True, "code": 0, "message": ""}
         if operation == "GetFolders":
             return done | {"folders": list(self.folders)}
+        if self.ignores_case:
+            folder = next((name for name in self.folders if name.lower() == folder.lower()), folder)
         if folder not in self.folders:
             return {"success": False, "code": 3, "message": "no such folder"}
         box = self.folders[folder]
