@@ -463,7 +463,7 @@ class Attempt(Generic[R]):
             return self._destination_failed(error)
         if isinstance(error, MismatchError):
             return self.make_decode_error(error)
-        if self._timeout.expired() and not isinstance(error, ConnectionAbortedError):  # that means: closed
+        if self._timeout.expired() and not isinstance(error, ConnectionAbortedError):  # it means: the session is closed
             return self._make_timeout_error()
         # aiohttp raises RuntimeError in a reader if the session is closed.
         if isinstance(error, RuntimeError) and closed:

@@ -285,7 +285,7 @@ class Events:
             words = NOT_SENT_TEXT
             hidden |= {"attempt", "outcome"} if event.outcome is Outcome.NOT_SENT else {"attempt"}
         if isinstance(event, RetryScheduled) and event.attempt == 1:
-            hidden.add("attempt")  # no request was sent so far, perhaps several times
+            hidden.add("attempt")  # misleading after several attempts without a request
         written = make_log_fields(event)
         subject = written.get("operation") or written.get("service") or "directsuite"
         subject = "token" if subject == "oauth" else subject  # the operation of this service

@@ -307,7 +307,7 @@ async def read_file(reader: PathReader | FileReader, size: int | None) -> AsyncG
     Bytes that are not in the system's cache are read in a thread, a block at a time. Closing the generator does not
     wait for the thread. Raises TransportError if the file has fewer than `size` bytes, and exceptions of reading.
     """
-    left, count = sys.maxsize if size is None else size, PIECE_BYTES  # what follows may be in the cache
+    left, count = sys.maxsize if size is None else size, PIECE_BYTES  # small: the next bytes may be in the cache
     thread, block, piece = DedicatedThread(), cast("Piece | None", b""), cast("Piece", b"")
     try:
         while left > 0:

@@ -27,7 +27,7 @@ from directsuite.errors import Outcome, TransportError
 MAX_UNINTERRUPTED_BYTES = 256 * 1024
 """The maximum number of bytes in memory that are encoded without letting other tasks run."""
 
-_SMALL_BYTES = 16 * 1024  # a connection accepts so many bytes at once
+_SMALL_BYTES = 16 * 1024  # a connection accepts this number of bytes at once
 # Larger texts would each request memory from the system.
 _ENCODED_BYTES_PER_STEP = 72 * 1024
 _BYTES_PER_TURN = 1024 * 1024  # bytes written before other tasks run

@@ -85,7 +85,7 @@ class _Endpoints:
         redirect_uri, client_id = query.get("redirect_uri", ""), query.get("client_id", "")
         client = await self._database.read(_find_client, client_id)
         if client is None or not _is_usable_redirect(redirect_uri):
-            text = "client_id is unknown, or redirect_uri is no absolute URI without a fragment"
+            text = "client_id is unknown, or redirect_uri is not an absolute URI without a fragment"
             error = {"error": "invalid_request", "error_description": text}
             return _build_response(error, HTTPStatus.BAD_REQUEST)
         outcome = {"state": query["state"]} if "state" in query else {}

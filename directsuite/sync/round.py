@@ -145,8 +145,8 @@ class MailboxRounds:
         problems = {name: problem for name in listed if (problem := _find_name_problem(name)) is not None}
         for name, problem in problems.items():
             self._report.failed_folders[name] = ContradictionError(
-                f"GetFolders lists a folder whose name {problem}. No request can contain that name, so that the "
-                "folder's messages are not synchronised. Rename the folder on the server."
+                f"GetFolders lists a folder whose name {problem}. No request can contain that name, so the folder's "
+                "messages are not synchronised. Rename the folder on the server."
             )
         names = await self._find_recorded_names([name for name in listed if name not in problems])
         for name in sorted(self._folders.keys() - names.keys()):

@@ -331,22 +331,22 @@ class PollSchedule:
         """
         while self._active_until and next(iter(self._active_until.values())) <= self._clock.monotonic():
             del self._active_until[next(iter(self._active_until))]
-        hot = len(self._active_until) / max(1, len(self._requests))
-        of_hot = max(_MIN_ACTIVE_INTERVAL, self._compute_poll_seconds(hot) / _ACTIVE_POLL_SHARE)
-        of_all = self._interval or max(_MIN_INTERVAL, self._compute_poll_seconds(1.0) / _POLL_SHARE)
-        if of_hot >= of_all:
-            return of_all
+        active = len(self._active_until) / max(1, len(self._requests))
+        active_delay = max(_MIN_ACTIVE_INTERVAL, self._compute_poll_seconds(active) / _ACTIVE_POLL_SHARE)
+        delay = self._interval or max(_MIN_INTERVAL, self._compute_poll_seconds(1.0) / _POLL_SHARE)
+        if active_delay >= delay:
+            return delay
         if waiting:  # at least _MIN_INTERVAL, because a missing message may come back
-            return min(of_all, max(of_hot, _MIN_INTERVAL))
+            return min(delay, max(active_delay, _MIN_INTERVAL))
         if name in self._active_until:
-            return of_hot
+            return active_delay
         if self._interval is not None:
             return self._interval
-        share = _POLL_SHARE - self._compute_poll_seconds(hot) / of_hot
-        return max(_MIN_INTERVAL, self._compute_poll_seconds(1.0 - hot) / share)
+        share = _POLL_SHARE - self._compute_poll_seconds(active) / active_delay
+        return max(_MIN_INTERVAL, self._compute_poll_seconds(1.0 - active) / share)
 
     def _compute_poll_seconds(self, share: float) -> float:
-        # For one poll of this share of all mailboxes.
+        """Return the seconds in which the rate permits one poll of this share of all mailboxes."""
         here = max(1, len(self._requests))
         mailboxes = here if self.mailboxes is None else self.mailboxes
         requests = (self._all_requests or self._min_requests) / here * mailboxes * share

@@ -112,7 +112,7 @@ def response(operation: str, *, status: int | None = None, **values: Any) -> Ser
             members.setdefault("success", True)
         absent = set(find_required_fields(chosen)) - members.keys()
         if "csv_data" in members:
-            absent -= {"message_logs"}  # the report is in one of them
+            absent -= {"message_logs"}  # only one of the two contains the report
         if absent and members.keys() <= fields.keys():  # a misspelt field is named instead
             raise TypeError(f"the response of {operation} needs {min(absent)}")
         body = _encode_model(f"the response of {operation}", chosen.response, members)
@@ -176,7 +176,7 @@ def _compile_path(path: str) -> re.Pattern[str]:
 def _encode_error(operation: Operation[Any], status: int, values: Mapping[str, Any]) -> bytes:
     __tracebackhide__ = True
     if status >= 500 and not values:
-        return b""  # a service that fails does not say so in its own format
+        return b""  # a service that fails sends no error in its own format
     if operation.fault_format.success_key is not None:
         model = APIResponse if operation.service is Service.MESSAGING else ResellerAPIResponse
         return _encode_model(f"an error of {operation.name}", model, {"success": False, **values})

@@ -149,7 +149,7 @@ class SigningJob:
         self._open.set()
         self._results: ResultStream | None = None
         self._is_running = self._is_source_read = False
-        # In other jobs of this process. If there are any, the URL is right.
+        # The number of documents signed in other jobs of this process. If it is not 0, the URL is right.
         self.signed_before = 0
         self._reset()
 

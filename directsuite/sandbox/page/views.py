@@ -84,7 +84,7 @@ _QUERIES = {
               FROM message JOIN content ON content.id = content WHERE folder = :folder AND uid < :place
               AND {_MESSAGE_MATCHES} ORDER BY uid DESC LIMIT :page)
         ORDER BY uid DESC""",  # noqa: S608  constants
-    # In all folders of the mailbox of a folder. No id orders these messages, so the place is their rank.
+    # Of the mailbox to which a folder belongs. No id orders these messages, so `place` is their rank.
     "messages of all folders": f"""{_MESSAGE_COLUMNS}, folder_name, place
         FROM (SELECT folder, uid, received, seen, CAST(metadata AS TEXT) AS members, folder_name, place
               FROM (SELECT folder, uid, f.name AS folder_name,

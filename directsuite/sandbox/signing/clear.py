@@ -83,7 +83,7 @@ def _prune(document: Any, fields: Iterable[Any]) -> Iterator[Any]:
     removed: set[Any] = set()
     for field in fields:
         removed |= {field.reference, *map(_find_reference, _list_raw_items(field.get_object(), "/Kids"))}
-    removed.discard(None)  # of kids that are no references
+    removed.discard(None)  # of kids that are not references
     yield from _prune_fields(document.root["/AcroForm"], "/Fields", removed)
     for page in _iter_pages(document.root["/Pages"]):
         if _remove_items(page, "/Annots", removed):

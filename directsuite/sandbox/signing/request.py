@@ -158,7 +158,7 @@ def _read_placement(widget: dict[str, Any], path: str) -> Placement:
     renamed = {_OTHER_SPELLINGS[name]: value for name, value in given.items() if name in _OTHER_SPELLINGS}
     placed = {**renamed, **given}
     for name in ("x", "y", "width", "height"):
-        if type(placed.get(name)) not in {int, float}:  # a bool is no number
+        if type(placed.get(name)) not in {int, float}:  # a bool is not a number
             raise InvalidParameterError(f"{path}.{name} must be a number")
     page = placed.get("page", 1)
     if type(page) is not int or page < 1:

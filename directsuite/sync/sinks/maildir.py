@@ -230,7 +230,7 @@ class _Delivery:
     def _finish_files(self) -> None:
         """Flush the files in `tmp` to disk, then move them."""
         for file, _, _ in self._unsynced:
-            if not file.closed:  # they are after a move that failed
+            if not file.closed:  # closed if an earlier move failed
                 os.fsync(file.fileno())
         for file, temporary, path in self._unsynced:
             file.close()
