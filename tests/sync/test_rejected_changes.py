@@ -110,6 +110,18 @@ async def test_sink_that_rejects_everything_quarantines_nothing(store: SqliteSto
     assert sorted(sink) == [(Kind.NEW, "INBOX", uid) for uid in range(1, count + 1)]
 
 
+@pytest.mark.wide
+async def test_sink_that_rejects_everything_for_hours_receives_a_bounded_number_of_changes(store: SqliteStore) -> None:
+    scene, sink = scene_of(store, 1500)
+    sink.refuses = lambda _: True
+    for _ in range(9):
+        assert await fails(scene)
+    calls = sink.calls
+    with pytest.raises(SinkError):
+        await scene.rounds.run_round()
+    assert sink.calls - calls <= 1100
+
+
 async def fails(scene: SyncScenario) -> bool:
     try:
         report = await scene.rounds.run_round()
