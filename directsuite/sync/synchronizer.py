@@ -18,7 +18,7 @@ import logging
 import random
 import time
 import traceback
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Generator, Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 import attrs
@@ -117,6 +117,7 @@ class Synchronizer:
         self._concurrency = concurrency
         self._changed = asyncio.Event()
         self._is_stopping = False
+        self._is_running = False
 
     @property
     def status(self) -> Mapping[str, MailboxProgress]:
@@ -133,7 +134,7 @@ class Synchronizer:
 
         A mailbox that fails, or is not complete after `stop`, raises no error, because others may have succeeded: call
         `raise_for_failures()` of the result, or read the `status` and `problem` of each mailbox. Raises
-        ConfigurationError if no sink or two were given, or the store is bound to another.
+        ConfigurationError if no sink or two were given, the store is bound to another, or this is already running.
         """
         free, complete = asyncio.Semaphore(self._concurrency), set[str]()
 
@@ -147,13 +148,11 @@ class Synchronizer:
                     complete.add(name)
                     return
 
-        try:
+        with self._run_alone():
             await self.bind()
             async with asyncio.TaskGroup() as group:
                 for name in self._names:
                     group.create_task(bring_up_to_date(name))
-        finally:
-            self._is_stopping = False
         progress = SyncProgress({name: attrs.evolve(each) for name, each in self.status.items()})
         for name in progress.keys() - complete:  # `stop` was called, or there were very many messages
             if progress[name].status is SyncStatus.UP_TO_DATE:
@@ -165,7 +164,7 @@ class Synchronizer:
 
         A later run repeats rounds that a cancellation interrupts. Raises ConfigurationError as `once`.
         """
-        try:
+        with self._run_alone():
             await self.bind()
             schedule = Schedule(self._names, concurrency=self._concurrency, now=self._clock.monotonic())
             async with asyncio.TaskGroup() as group:
@@ -175,9 +174,6 @@ class Synchronizer:
                         group.create_task(self._run_round(schedule, name))
                     await self._wait_until_due(schedule)
                 hearing.cancel()
-        finally:
-            self._worker.requested_mailboxes = None
-            self._is_stopping = False
 
     def stop(self) -> None:
         """Make `run` or `once` return after the rounds in progress. To stop immediately, cancel the task."""
@@ -199,6 +195,20 @@ class Synchronizer:
         ended.
         """
         return ChangeStream(self._run_into)
+
+    @contextlib.contextmanager
+    def _run_alone(self) -> Generator[None]:
+        # Two rounds of a mailbox at the same time would deliver its changes twice.
+        if self._is_running:
+            raise ConfigurationError(
+                "This Synchronizer is already running. Wait until run(), once() or the loop over changes() has ended."
+            )
+        self._is_running = True
+        try:
+            yield
+        finally:
+            self._worker.requested_mailboxes = None
+            self._is_running = self._is_stopping = False
 
     async def _run_into(self, deliver: Deliver) -> None:
         if self._worker.deliver is not None:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+import directsuite as ds
 from directsuite.sync import Change, SqliteSink, SqliteStore, StoreError, Synchronizer, SyncStatus, synchronizer
 from directsuite.sync.model import OperatorRequest
 from tests.integration.scenario import ALICE, BOB, Scenario
@@ -53,6 +54,23 @@ async def test_stop_lets_rounds_in_progress_finish_and_starts_none(
     sink.begun.clear()
     await asyncio.wait_for(sync.once(), 5)  # it can run again
     assert sync.status[BOB].status is SyncStatus.UP_TO_DATE
+
+
+@pytest.mark.parametrize("second", ["run", "once"])
+async def test_second_run_is_rejected_until_the_first_has_ended(
+    scenario: Scenario, second: str, store: SqliteStore
+) -> None:
+    sink = Held()
+    await scenario.deliver("one")
+    sync = make_sync(scenario, store, sink, clock=SteppedClock())
+    working = asyncio.create_task(sync.once())
+    await sink.begun.wait()
+    sink.may_end.set()
+    with pytest.raises(ds.ConfigurationError, match="already running"):
+        await asyncio.wait_for(getattr(sync, second)(), 5)
+    await working
+    assert sink.taken == 1
+    await sync.once()
 
 
 async def test_stop_ends_a_waiting_worker_immediately(scenario: Scenario, store: SqliteStore) -> None:
