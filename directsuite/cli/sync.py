@@ -411,7 +411,7 @@ class LineDisplay:
         """Print a summary if a minute has passed. now: Unix time in seconds."""
         if self._summarized_at is None:
             self._summarized_at = now
-        if now - self._summarized_at < _SUMMARY_INTERVAL:
+        if 0 <= now - self._summarized_at < _SUMMARY_INTERVAL:  # the clock may have been set back
             return
         self._summarized_at = now
         lags = [lag for each in mailboxes.values() if (lag := each.lag(now)) is not None]

@@ -202,6 +202,13 @@ def test_as_json_a_summary_counts(capsys: pytest.CaptureFixture[str]) -> None:
     assert line == {"event": "summary", "longest_lag": 70.0, **counts}
 
 
+def test_summaries_continue_after_the_clock_is_set_back(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = LineDisplay(as_json=False)
+    for now in (10_000.0, 100.0, 150.0, 160.0):
+        lines.show_progress(named(FAILING), now)
+    assert len(capsys.readouterr().out.splitlines()) == 2
+
+
 @pytest.mark.parametrize(
     ("seconds", "told"),
     [(None, ""), (0.4, "0 s"), (119, "119 s"), (120, "2 min"), (7199, "120 min"), (7200, "2 h"), (200_000, "2 d")],
