@@ -73,14 +73,15 @@ RETURNING s.mailbox, m.name, s.fence, s.fail_count, s.last_error,
 -- name: finish_rounds
 WITH ended AS (
     SELECT s.mailbox, e.* FROM directsuite.schedule s JOIN unnest(:mailboxes::bigint[], :fences::bigint[],
-        :pauses::float8[], :problems::text[], :failures::bigint[]) AS e (id, fence, pause, problem, failures)
+        :pauses::float8[], :problems::text[], :failures::bigint[], :completions::boolean[])
+        AS e (id, fence, pause, problem, failures, is_complete)
         ON s.mailbox = e.id AND s.fence = e.fence
     ORDER BY s.mailbox FOR UPDATE OF s
 )
 UPDATE directsuite.schedule s SET woken_at = CASE WHEN :wakes AND pause <= 0 THEN now() END, last_error = problem,
     next_due_at = CASE WHEN EXISTS (SELECT FROM directsuite.operator_request r WHERE r.mailbox = s.mailbox)
         THEN now() ELSE now() + make_interval(secs => pause) END,
-    up_to_date_at = CASE WHEN problem IS NULL AND pause > 0 THEN now() ELSE up_to_date_at END,
+    up_to_date_at = CASE WHEN is_complete THEN now() ELSE up_to_date_at END,
     fail_count = failures
 FROM ended WHERE s.mailbox = ended.mailbox AND s.fence = ended.fence RETURNING s.mailbox
 

@@ -30,7 +30,7 @@ from directsuite.suite import DirectSuite
 from directsuite.sync.commits import Deliver
 from directsuite.sync.model import StoreError
 from directsuite.sync.postgres import PostgresStore
-from directsuite.sync.status import MailboxProgress
+from directsuite.sync.status import MailboxProgress, SyncStatus
 from directsuite.sync.synchronizer import MailboxWorker, Passwords, PollSchedule
 
 __all__ = ["Fleet", "FleetStatus"]
@@ -239,7 +239,13 @@ class Fleet:
             self._worker.reset(leased.name, leased.failures)
             return leased
         status = self._worker.status[leased.name]
-        return attrs.evolve(leased, next_in=result.next_in, problem=status.problem, failures=status.failures)
+        return attrs.evolve(
+            leased,
+            next_in=result.next_in,
+            problem=status.problem,
+            failures=status.failures,
+            is_up_to_date=status.status is SyncStatus.UP_TO_DATE,
+        )
 
     async def _record_or_retry(self) -> None:
         try:
@@ -282,6 +288,8 @@ class LeasedRound:
     """True if the mailbox has requests of an operator."""
     next_in: float = 0.0
     """Seconds from its end until the next one."""
+    is_up_to_date: bool = False
+    """After its end, True if the sink has all messages."""
 
 
 @attrs.frozen
@@ -370,6 +378,7 @@ class FleetTable:
             "pauses": [min(each.next_in, self._max_pause) for each in ended],
             "problems": [each.problem for each in ended],
             "failures": [each.failures for each in ended],
+            "completions": [each.is_up_to_date for each in ended],
             "wakes": wakes,
         }
         found = await self._database.execute(_SQL["finish_rounds"], values | _make_claim_values(ended))

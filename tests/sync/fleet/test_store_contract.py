@@ -425,11 +425,12 @@ async def test_a_mailbox_with_a_request_is_due_immediately_in_a_fleet(conninfo: 
         await table.prepare()
         await table.add([MAILBOX])
 
-        async def after_a_round(rest: float, problem: str | None) -> FleetMailbox:
+        async def after_a_round(rest: float, problem: str | None, *, is_up_to_date: bool = False) -> FleetMailbox:
             ((mailbox, _),) = await table.list_due()
             (begun,) = await table.claim([mailbox])
+            failures = 0 if problem is None else 1
             await table.finish(
-                [attrs.evolve(begun, next_in=rest, problem=problem, failures=0 if problem is None else 1)]
+                [attrs.evolve(begun, next_in=rest, problem=problem, failures=failures, is_up_to_date=is_up_to_date)]
             )
             (found,) = await table.list_mailboxes()
             return found
@@ -437,10 +438,12 @@ async def test_a_mailbox_with_a_request_is_due_immediately_in_a_fleet(conninfo: 
         found = await after_a_round(0.0, None)  # there is more to fetch
         assert (found.rounds, found.up_to_date_at, found.failures, found.problem) == (1, None, 0, None)
         await store.request(OperatorRequest.RETRY)
+        found = await after_a_round(1000.0, None)  # several rounds had no progress
+        assert found.up_to_date_at is None
         found = await after_a_round(1000.0, "It fails.")
         assert (found.up_to_date_at, found.failures, found.problem) == (None, 1, "It fails.")
         assert await store.apply_requests(MAILBOX)
-        found = await after_a_round(1000.0, None)
+        found = await after_a_round(1000.0, None, is_up_to_date=True)
         assert found.up_to_date_at is not None
         assert found.due_at - found.up_to_date_at == pytest.approx(1000.0)
         assert await table.list_due() == []
