@@ -147,6 +147,7 @@ def run_sync(*, command: CommandParameter, options: SyncRunOptions = SyncRunOpti
         if database is None:
             suite = await stack.enter_async_context(ds.DirectSuite(settings, listeners=listeners))
             store = await stack.enter_async_context(SqliteStore(options.store, sink=sink))
+            await _require_stored_case(store, addresses)
             sync = Synchronizer(suite, store, addresses, passwords, **arguments)
             try:
                 await sync.bind()
@@ -160,6 +161,7 @@ def run_sync(*, command: CommandParameter, options: SyncRunOptions = SyncRunOpti
         limits = await stack.enter_async_context(SharedLimits(database, processes=options.workers))
         suite = await stack.enter_async_context(ds.DirectSuite(settings, listeners=listeners, shared_limits=limits))
         fleet_store = await stack.enter_async_context(PostgresStore(database, sink=sink))
+        await _require_stored_case(fleet_store, addresses)
         fleet = Fleet(suite, fleet_store, passwords, grace=options.grace, **arguments)
         await fleet.bind()
         await fleet.add(addresses)
@@ -278,6 +280,18 @@ def _read_addresses(options: SyncRunOptions) -> list[str]:
         if spelt != address:  # the store would have the mailbox twice, with all its messages
             raise UsageError(f"{earlier} and {source} are the same mailbox in upper and lower case. Give only one.")
     return [address for _, address in unique_addresses.values()]
+
+
+async def _require_stored_case(store: Store, addresses: Sequence[str]) -> None:
+    """Raise UsageError if the store has one of the addresses only in another case."""
+    known = set(await store.mailbox_names())
+    stored = set(map(str.lower, known))
+    for number, address in enumerate(addresses, start=1):
+        if address not in known and address.lower() in stored:
+            raise UsageError(
+                f"{with_value(f'Mailbox number {number}', address)} is in the store in another case, and would be "
+                "there twice, with all its messages. Give its address as `directsuite sync status` shows it."
+            )
 
 
 def parse_folders(option_values: Sequence[str]) -> list[str]:

@@ -164,7 +164,7 @@ async def retry(*, options: StoreOptions = StoreOptions()) -> None:
 
 async def _show_quarantined(options: _SyncStatusOptions) -> int:
     async with _open_store(options) as store:
-        _validate_mailboxes(options.mailbox, (each.name for each in await store.status()))
+        _validate_mailboxes(options.mailbox, await store.mailbox_names())
         messages = [
             each for each in await store.quarantined() if not options.mailbox or each.mailbox in options.mailbox
         ]
@@ -216,7 +216,7 @@ async def _open_store(options: StoreOptions) -> AsyncGenerator[Store]:
 
 async def _leave_request(request: OperatorRequest, options: StoreOptions) -> None:
     async with _open_store(options) as store:
-        _validate_mailboxes(options.mailbox, (each.name for each in await store.status()))
+        _validate_mailboxes(options.mailbox, await store.mailbox_names())
         requested_mailboxes = await store.request(request, options.mailbox)
         if options.postgres:
             await (await _open_fleet_table(store)).reschedule_now(requested_mailboxes)

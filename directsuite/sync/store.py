@@ -210,6 +210,10 @@ class Store(DatabaseContext):
 
         return await self._database.transaction(work)
 
+    async def mailbox_names(self) -> Sequence[str]:
+        """Return the names of the mailboxes."""
+        return [name for (name,) in await self._database.fetch(_SQL["mailbox_names"])]
+
     async def pending_requests(self) -> Sequence[str]:
         """Return the mailboxes with operators' requests."""
         return [name for (name,) in await self._database.fetch(_SQL["pending_requests"])]

@@ -219,3 +219,13 @@ def test_span_of_time_is_reported_in_one_unit(seconds: float | None, told: str) 
 
 def test_no_mailboxes_have_a_word_of_their_own() -> None:
     assert format_status_counts({}) == "no mailboxes"
+
+
+async def test_address_in_another_case_than_in_the_store_is_rejected(cli: SyncRunner) -> None:
+    await cli.deliver_to(ALICE, "one")
+    cli.set_env("DIRECTSUITE_MAILBOX_PASSWORD", PASSWORD)
+    results = [await cli.run("run", "--once", "--mailbox", address) for address in (ALICE, ALICE.title(), ALICE)]
+    assert [result.status for result in results] == [0, 2, 0]
+    assert "`directsuite sync status` shows" in results[1].err
+    assert ALICE.title() not in results[1].err
+    assert list_subjects() == ["one"]
