@@ -326,4 +326,5 @@ def _describe_problem(error: SinkError) -> str:
 def _is_general(error: BaseException) -> bool:
     if isinstance(error, sqlite3.Error):
         return is_about_no_row(error)
-    return isinstance(error, MemoryError) or getattr(error, "errno", None) in SYSTEM_ERRNOS
+    number: object = getattr(error, "errno", None)
+    return isinstance(error, MemoryError) or (type(number) is int and number in SYSTEM_ERRNOS)

@@ -165,10 +165,10 @@ def _describe_sink_problem(error: SinkError) -> str:
     cause = error.__cause__
     if isinstance(cause, sqlite3.Error):
         return FILE.explain(cause).explanation
-    number: int | None = getattr(error if cause is None else cause, "errno", None)
-    if number is None:
+    number: object = getattr(error if cause is None else cause, "errno", None)
+    if type(number) is not int or number not in errno.errorcode:  # a program may set any value
         return error.explanation
-    other = f"The sink can't be written ({os.strerror(number)}). Check its folder and disk."
+    other = f"The sink can't be written ({os.strerror(number)}). Check its folder, disk or connection."
     return f"{_HINT_BY_ERRNO.get(number, other)} Changes that were not written will be delivered again."
 
 

@@ -13,7 +13,7 @@ import pytest
 from directsuite.sync import Change, Kind, SinkError, SqliteStore, Synchronizer, SyncStatus
 from directsuite.sync.commits import SinkHealth
 from directsuite.sync.model import MessageState, OperatorRequest
-from tests.integration.scenario import ALICE, Scenario
+from tests.integration.scenario import ALICE, BOB, Scenario
 from tests.sync.test_partial_answers import FakeServer, RecordedChanges, SyncScenario, make_message, make_messages
 from tests.sync.test_synchronizer import FakePasswords, SteppedClock
 
@@ -108,6 +108,20 @@ async def test_sink_that_rejects_everything_quarantines_nothing(store: SqliteSto
     assert not report.failed_folders
     assert report.quarantined == 0
     assert sorted(sink) == [(Kind.NEW, "INBOX", uid) for uid in range(1, count + 1)]
+
+
+@pytest.mark.exhaustive(limit=1)
+@pytest.mark.parametrize("number", ["failed", [], 2**70, -2])
+async def test_error_with_an_odd_errno_fails_its_mailbox_alone(
+    scenario: Scenario, store: SqliteStore, number: object
+) -> None:
+    sink = Picky()
+    sink.error, sink.refuses = OSError(number, "no"), lambda change: change.key.mailbox == ALICE
+    await scenario.deliver(*"abcdefgh")
+    sync = Synchronizer(scenario.suite, store, [ALICE, BOB], FakePasswords(), deliver=sink, clock=SteppedClock())
+    status = await sync.once()
+    assert [status[each].status for each in (ALICE, BOB)] == [SyncStatus.FAILING, SyncStatus.UP_TO_DATE]
+    assert "The sink raised OSError" in str(status[ALICE].problem)
 
 
 @pytest.mark.wide
