@@ -84,7 +84,7 @@ class Remote:
 
     async def list_folders(self) -> list[str]:
         """Return INBOX, which may be listed in any case, and the folders below it; "" for an unreadable name."""
-        return sorted({INBOX, *(name for name in await self._mailbox.get_folders() if name.upper() != INBOX)})
+        return sorted({INBOX, *(name for name in await self._mailbox.get_folders() if name.lower() != INBOX.lower())})
 
     async def count_messages(self, folder: str) -> int:
         """Call GetMessageCount."""
