@@ -507,7 +507,9 @@ class MailboxWorker:
             password = await self._password(name)
         except DirectSuiteError:
             raise
-        except Exception as error:
+        except (Exception, asyncio.CancelledError) as error:
+            if isinstance(error, asyncio.CancelledError) and is_being_cancelled():
+                raise
             text = f"The password function raised {type(error).__name__}. Correct the function."
             raise ConfigurationError(text) from error
         return Remote(self._suite.mailbox(name, password))

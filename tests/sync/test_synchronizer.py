@@ -152,11 +152,12 @@ async def test_run_that_was_stopped_is_not_complete(scenario: Scenario, store: S
     assert (complete[ALICE].status, stopped[ALICE].status) == (SyncStatus.UP_TO_DATE, SyncStatus.CATCHING_UP)
 
 
-@pytest.mark.exhaustive(limit=1)
+@pytest.mark.exhaustive(limit=2)
 @pytest.mark.parametrize(
     ("password", "problem"),
     [
         (KeyError("vault"), "The password function raised KeyError. Correct the function."),
+        (asyncio.CancelledError(), "The password function raised CancelledError. Correct the function."),
         *((each, "password") for each in (None, "", 7)),
     ],
 )
@@ -164,7 +165,7 @@ async def test_invalid_password_is_reported_by_mailbox_number(
     scenario: Scenario, password: Any, problem: str, store: SqliteStore
 ) -> None:
     async def wrong(_: str) -> Any:
-        if isinstance(password, Exception):
+        if isinstance(password, BaseException):
             raise password
         return password
 
