@@ -30,7 +30,7 @@ from directsuite.cli.errors import (
     with_value,
 )
 from directsuite.cli.options import Flag, SourcePaths, TokenOptions, convert_path, record, register
-from directsuite.cli.output import format_count, show_json, show_progress, show_table
+from directsuite.cli.output import format_count, show_effect, show_json, show_progress, show_table
 from directsuite.cli.process import ExitStatus, echo_err, end_line
 from directsuite.cli.sign import HINT_INVISIBLE, SignOptions, app, is_invisible, make_signatures, sign_into_folder
 from directsuite.cli.usage import explain_misspelt_command
@@ -189,7 +189,7 @@ def _change_pdf(command: Command, source: Path, options: _OutputOptions | SignOp
         finally:
             temporary.unlink(missing_ok=True)
         if options.json:
-            show_json({"output": str(output)})
+            show_effect(lambda: show_json({"output": str(output)}), "The PDF was written to the file of --output")
         else:
             echo_err(f"The PDF was written to {with_value('the file of --output', output)}.")
             if isinstance(options, SignOptions) and is_invisible(options):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
+from typing import BinaryIO
 
 import pytest
 
@@ -19,6 +20,15 @@ ARGUMENTS = ("in", "--output", "out", "--name", PATIENT, "--concurrency", "2")
 
 def finished(runner: SignRunner) -> list[str]:
     return [name for name in runner.list_files() if not name.startswith(".directsuite")]
+
+
+async def test_signed_file_is_reported_if_stdout_is_full(cli: SignRunner, full_disk: BinaryIO) -> None:
+    cli.write_pdfs("a.pdf")
+    async with start_process("sign", "a.pdf", "--output", "b.pdf", "--json", stdout=full_disk) as process:
+        _, err = await process.communicate()
+    assert (process.returncode, cli.count_signatures("b.pdf")) == (1, 1)
+    text = "The PDF was written to the file of --output, but stdout can't be written (No space left on device)."
+    assert err.decode() == f"directsuite: {text} Don't repeat the command.\n"
 
 
 @pytest.mark.parametrize(
