@@ -1,7 +1,7 @@
 """`directsuite sign`: sign PDFs and folders of PDFs. Each PDF is signed once, even if the command is interrupted.
 
 sources ──► Admission ──► SigningJob ──► --output
-             │  skips and reports: files that are no PDF, PDFs signed before, names that the output has
+             │  skips and reports: files that are not PDFs, PDFs signed before, names that the output has
 journal ─────┴─ next to the output: the same command continues an interrupted run
 """
 

@@ -59,7 +59,7 @@ def validate_address(value: object, parameter: str) -> str:
 
 
 def validate_texts(values: Iterable[str], parameter: str) -> list[str]:
-    """Return texts as a list. Raises InvalidArgumentError if one is empty or no str, or `values` is itself a str."""
+    """Return texts as a list. Raises InvalidArgumentError if one is empty or not a str, or `values` is a str."""
     listed = [] if isinstance(values, str) else require_instances(values, str, parameter)
     if isinstance(values, str) or not all(listed):
         raise InvalidArgumentError("must be a list of texts that are not empty", parameter=parameter)
@@ -95,8 +95,8 @@ def validate_message(message: M | None, sender: str, *, attachments_parameter: s
     attachments_parameter: the name of the caller's parameter for the attachments, for errors.
 
     Raises InvalidArgumentError if the message has a different sender (case is ignored), no recipient, an invalid
-    address, a subject or body that is no str, a line break in the subject or a header, a header without a name, or an
-    attachment without a content type or file name.
+    address, a subject or body that is not a str, a line break in the subject or a header, a header without a name, or
+    an attachment without a content type or file name.
     """
     message = cast("M", require_instance(message, Message, "message"))
     for name, text in (("subject", message.subject), ("body", message.body)):

@@ -54,7 +54,7 @@ def test_row_names_the_http_method_and_an_awaitable_method(operation: str, table
     parts = re.fullmatch(r"(?:suite\.)?(\w+)\.(\w+)", named)
     assert parts is not None, f"{operation}: {named!r} is not of the form facade.method"
     facade, method = parts.groups()
-    assert inspect.iscoroutinefunction(getattr(FACADES[facade], method, None)), f"{named} is no awaitable method"
+    assert inspect.iscoroutinefunction(getattr(FACADES[facade], method, None)), f"{named} is not an awaitable method"
 
 
 _COMMON_FIELDS = {"success", "code", "message", "error_message"}

@@ -253,12 +253,12 @@ async def test_verified_copy_time_does_not_grow_with_folder_size(server: Scripte
 
 
 UNREADABLE_LOOKS: dict[str, dict[str, Any]] = {
-    "messages that are no list": {"success": True, "messages": "x"},
-    "a message that is no object": {"success": True, "messages": [5]},
+    "messages that are not a list": {"success": True, "messages": "x"},
+    "a message that is not an object": {"success": True, "messages": [5]},
     "a message without a uid": {"success": True, "messages": [{"msgID": "<1@x>"}]},
-    "headers that are no list": {"success": True, "messages": [*ANOTHERS, {"uid": 2, "headers": "x"}]},
-    "a header that is no object": {"success": True, "messages": [*ANOTHERS, {"uid": 2, "headers": [5]}]},
-    "a header's value that is no text": {
+    "headers that are not a list": {"success": True, "messages": [*ANOTHERS, {"uid": 2, "headers": "x"}]},
+    "a header that is not an object": {"success": True, "messages": [*ANOTHERS, {"uid": 2, "headers": [5]}]},
+    "a header's value that is not a text": {
         "success": True,
         "messages": [*ANOTHERS, {"uid": 2, "headers": [{"name": "X-Request-ID", "value": []}]}],
     },

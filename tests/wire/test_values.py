@@ -77,7 +77,7 @@ def test_invalid_value_is_rejected(read: Callable[[Any], object]) -> None:
 
 
 READ: list[tuple[type[ds.Model], dict[str, Any], str, object]] = [
-    # the text null is no value, except in texts
+    # the text null means no value, except in fields of texts
     (ds.Recipient, {"email": "a@b", "type": "null"}, "type", ds.RecipientType.TO),
     (ds.Message, {"htmlBody": "null", "recipients": "null"}, "html_body", False),
     (ds.Message, {"recipients": "null"}, "recipients", []),

@@ -302,7 +302,7 @@ def test_no_value_breaks_out_of_its_place(message: MessageDetail) -> None:
     assert not found.defects
     allowed = {"from", "to", "cc", "reply-to", "subject", "date", "message-id", "mime-version", "content-type"}
     allowed |= {"content-transfer-encoding", *((each.name or "").lower() for each in message.headers)}
-    assert {name.lower() for name in found.keys()} <= allowed  # noqa: SIM118 - it is no dict
+    assert {name.lower() for name in found.keys()} <= allowed  # noqa: SIM118 - it is not a dict
     for name in ("from", "to", "cc", "subject", "date", "mime-version", "content-type"):
         assert len(found.get_all(name, [])) <= max(
             1, sum((each.name or "").lower() == name for each in message.headers)
