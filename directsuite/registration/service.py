@@ -122,7 +122,8 @@ class Registration(Facade):
     ) -> list[DirectUserDetail]:
         """Return the users of a person, found by proofing id, or by name, birth date and last four SSN digits.
 
-        Raises NotFoundError if none is found, InvalidArgumentError if `individual` lacks a required field.
+        If none is found, the service decides whether NotFoundError is raised or the list is empty. Raises
+        InvalidArgumentError if `individual` lacks a required field.
         """
         _validate_individual(require_instance(individual, IDProofedIndividual, "individual"))
         body = self._encode_body(individual)
@@ -132,7 +133,9 @@ class Registration(Facade):
     async def get_patient_address_by_username(
         self, direct_domain: str, direct_username: str, *, timeout: float | None = None
     ) -> list[DirectUserDetail]:
-        """Return the user with this username, in a list. Raises NotFoundError if none is found.
+        """Return the user with this username, in a list.
+
+        If none is found, the service decides whether NotFoundError is raised or the list is empty.
 
         direct_username: the local part of the Direct address.
         """
