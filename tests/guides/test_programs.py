@@ -19,7 +19,7 @@ from aiohttp.test_utils import TestServer
 import directsuite as ds
 from directsuite.sandbox import Sandbox
 from directsuite.sandbox.server import DEMO_CLIENT
-from directsuite.testing import LeapingClock
+from directsuite.testing import LeapingClock, mocked_services
 from tests.consent_form import build_consent_form
 from tests.guides.documents import ALICE, execute_programs, find_code_blocks
 from tests.integration.documents import make_consent_form
@@ -85,6 +85,19 @@ async def test_patient_is_provisioned_once_and_found(sandbox: Sandbox) -> None:
             assert await programs["provision"](suite, domain) == f"ada@{domain}"
         assert await programs["find"](suite, domain) == [f"ada@{domain}"]
     assert len(await sandbox.ledger("ProvisionIDProofedPatient")) == 1
+
+
+async def test_patient_is_provisioned_if_the_service_returns_an_empty_list() -> None:
+    settings = ds.Settings(registration_url="https://registration.example.test")
+    domain = "direct.example.test"
+    with mocked_services() as mocked:
+        mocked.respond("login", session_id="session")
+        mocked.respond("GetPatientAddressByMeta", session_id="session", direct_domain=domain, patient=[])
+        users = [{"username": "ada"}]
+        mocked.respond("ProvisionIDProofedPatient", session_id="session", direct_domain=domain, users=users)
+        async with ds.DirectSuite(settings, login=ds.Login("clinic", "secret")) as suite:
+            provision = execute_programs(*find_code_blocks("patients"))["provision"]
+            assert await provision(suite, domain) == f"ada@{domain}"
 
 
 async def test_streams_pass_a_pdf_on_and_back_signed(suite: ds.DirectSuite) -> None:
