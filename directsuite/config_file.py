@@ -162,10 +162,14 @@ class Configuration(Mapping[str, SettingEntry]):
         return f"Configuration(<{len(self)}>)"
 
     def get_text(self, name: str) -> str | None:
-        """Return a setting, or None if it is not set. Raises ConfigurationError if it is empty or not a text."""
+        """Return a setting, or None if it is not set.
+
+        Raises ConfigurationError if it is empty or not a text, or its variable ends with a line break.
+        """
         if name not in self:
             return None
         if isinstance(text := self[name].value, str) and text:
+            _validate_line_end(self[name])
             return text
         raise ConfigurationError(f"{self[name].origin}: {name} must be a non-empty string")
 
@@ -194,10 +198,7 @@ class Configuration(Mapping[str, SettingEntry]):
         it is not private.
         """
         if (entry := self.get(name)) is not None and entry.is_variable:
-            if entry.value.endswith(("\n", "\r")):
-                raise ConfigurationError(
-                    f"{entry.origin} ends with a line break, which is not part of the secret: remove it"
-                )
+            _validate_line_end(entry)
             return Secret(entry.value)
         path = self.get_path(f"{name}_file")
         return None if path is None else read_secret_file(path, f"{name}_file of {self[f'{name}_file'].origin}")
@@ -315,6 +316,11 @@ class Configuration(Mapping[str, SettingEntry]):
             )
             raise ConfigurationError(f"{self[name].origin}: {name} can't be read ({what}): give another file") from None
         return context
+
+
+def _validate_line_end(entry: SettingEntry) -> None:
+    if entry.is_variable and entry.value.endswith(("\n", "\r")):
+        raise ConfigurationError(f"{entry.origin} ends with a line break, which is not part of the value: remove it")
 
 
 def _read_variables(environ: Mapping[str, str] | None) -> Mapping[str, str]:

@@ -202,12 +202,14 @@ def test_secret_is_a_variable_or_is_in_a_file_beside_the_settings(tmp_path: Path
     assert "Zaphod" not in repr(Configuration.read(environ))
 
 
-@pytest.mark.parametrize("name", SECRETS)
+@pytest.mark.parametrize("name", [*SECRETS, "mailbox", "login_username", "client_id", "token_file"])
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
-def test_secret_of_a_variable_may_not_end_with_a_line_break(name: str, end: str) -> None:
+def test_variable_may_not_end_with_a_line_break(name: str, end: str) -> None:
     variable = f"DIRECTSUITE_{name.upper()}"
+    configuration = Configuration.read({variable: f"Zaphod{end}"})
+    read = configuration.read_secret if name in SECRETS else configuration.get_text
     with pytest.raises(ds.ConfigurationError, match=f"^{variable} ends with a line break, .*: remove it$"):
-        Configuration.read({variable: f"Zaphod{end}"}).read_secret(name)
+        read(name)
 
 
 def test_login_of_the_file_needs_its_password(tmp_path: Path) -> None:

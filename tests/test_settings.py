@@ -94,8 +94,9 @@ BAD_URLS: list[tuple[str, str]] = [
     ("https://signing.example.test:Zaphod", "starts with https://"),
     ("https://signing.example.test:99999", "starts with https://"),
     ("https://[::1", "starts with https://"),
-    (" https://signing.example.test", "starts with https://"),
-    ("https://signing.example.test\n", "starts with https://"),
+    (" ", "starts with https://"),
+    (" https://signing.example.test", "start or end with whitespace"),
+    ("https://signing.example.test\n", "start or end with whitespace"),
     ("https://sign ing.example.test", "starts with https://"),
 ]
 

@@ -114,6 +114,8 @@ def find_url_problem(text: object, *, allow_insecure_http: bool = False, query: 
     allow_insecure_http: permit http:// to other machines.
     query: permit a query.
     """
+    if isinstance(text, str) and text.strip() not in ("", text):
+        return "must not start or end with whitespace"
     try:
         url = URL(text) if isinstance(text, str) and text.isprintable() and " " not in text else URL()
         host = url.host
