@@ -152,7 +152,8 @@ class Signing(ChangingFacade):
         Return the signed PDF, or the result of the destination. The stored document is also deleted after an error or
         a cancellation, which can take 10 more seconds, and if the suite is closed, which can take 5. If the service
         asks for a longer pause, it is deleted after the pause, in the background. If it cannot be deleted before the
-        suite is closed, only a warning in the log reports this, and the document expires after 4 hours.
+        suite is closed, only a warning in the log reports this, and the document expires after 4 hours. If Save is
+        cancelled, or gets no response, its document expires without a warning.
 
         pdf: as for `save`.
         signatures: one signature or several.
