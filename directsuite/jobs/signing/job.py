@@ -13,7 +13,7 @@ import re
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Awaitable, Callable, Sequence
 from logging import DEBUG, INFO
-from typing import Literal
+from typing import Literal, cast
 
 import attrs
 
@@ -579,7 +579,8 @@ def _validate_argument_types(source: object, signatures: object, progress: objec
         raise ConfigurationError("progress must be a function that is not async")
     if callable(signatures):
         return
-    if not isinstance(signatures, Sequence) or not all(isinstance(each, Signature) for each in signatures):
+    listed = cast("Sequence[object]", signatures)
+    if not isinstance(signatures, Sequence) or not all(isinstance(each, Signature) for each in listed):
         raise ConfigurationError("signatures must be a list of Signature, or a function that returns such a list")
     if not signatures:
         raise ConfigurationError("signatures is empty: pass at least one signature")
