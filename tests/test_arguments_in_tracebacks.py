@@ -67,7 +67,7 @@ class PublicCallable:
     """The public class of a method or constructor."""
     name: str
     function: Callable[..., Any]
-    """What is defined, without `self` bound."""
+    """The function as defined in the class or module, without `self` bound."""
     is_bound_to_class: bool = False
 
     def __str__(self) -> str:

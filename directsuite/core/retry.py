@@ -39,7 +39,7 @@ else:
 _MIN_UNAVAILABLE_WAIT, _MAX_UNAVAILABLE_WAIT = 30.0, 60.0
 """The wait after a 503 without Retry-After, in seconds, as providers of such services ask for."""
 _MIN_ATTEMPT_SECONDS = 5.0
-"""Time before the deadline that is left for an attempt after such a wait."""
+"""The seconds before the deadline that the wait after a 503 leaves for the next attempt."""
 MAX_RETRY_AFTER = 3600.0
 """Maximum wait for a Retry-After, in seconds. A longer one may be a mistake, and is reduced to this."""
 

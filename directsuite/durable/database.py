@@ -87,7 +87,7 @@ class Tables:
     part: str
     """The name under which PostgreSQL stores their version."""
     statement: Statement
-    """Creates all of them."""
+    """The statement that creates all tables."""
     version: int = 1
 
 

@@ -188,7 +188,7 @@ _FORMS: Mapping[str, _Form] = {
         lambda value: re.sub(rf".{{{_LINE_CHARS}}}(?=.)", r"\g<0>\r\n", value) if isinstance(value, str) else value,
     ),
 }
-"""The forms by name. For a moment, `mask_digits` makes more."""
+"""The forms by name. `mask_digits` returns the names of more forms of moments."""
 
 
 def _write_epoch(value: Any, units_per_second: int) -> Any:

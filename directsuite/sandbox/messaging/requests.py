@@ -237,7 +237,7 @@ class BodyDivider:
         self._written, self._file, self._max_rest_bytes = written, file, max_rest_bytes
         self._token = secrets.token_hex(16)
         self._in_string = False
-        self._string_start = 0  # in the rest
+        self._string_start = 0  # its index in the rest
         self._is_content: bool | None = None  # None until the current string is large
         self._carried: bytes = b""
         self._content = _LargeContent(written)

@@ -58,7 +58,7 @@ class _Part:
     media_type: str
     content: bytes
     encoding: str
-    """base64; 7bit, 8bit or binary for unchanged content."""
+    """The Content-Transfer-Encoding: base64, or for unchanged content 7bit, 8bit or binary."""
     attachment: Attachment
 
     def format_header(self) -> bytes:
