@@ -45,7 +45,7 @@ _SILENT = "PostgreSQL has not responded in time: the next call connects again."
 _REJECTED = "PostgreSQL rejected the statement"
 _HINT_BY_SQLSTATE = {
     "08": _UNREACHABLE,
-    "25P02": "A function suppressed an error in a transaction, which PostgreSQL then rolls back. Let it raise it.",
+    "25P02": "A function caught an error of PostgreSQL, which rolls the transaction back. Let the function raise it.",
     "25006": "The PostgreSQL server is read-only. Connect to the primary server.",
     "28": "PostgreSQL rejected the login. Check the user and the password.",
     "3D": "The database does not exist in PostgreSQL. Create it, or name another.",
