@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import requests
 
+from directsuite.sandbox.clock import Clock
 from directsuite.sandbox.server import Sandbox
 from directsuite.testing.loop_thread import LoopThread
 from tests.sandbox.signing.documents import make_consent_form
@@ -58,7 +59,9 @@ class SandboxThread:
 @contextmanager
 def run_sandbox() -> Generator[SandboxThread]:
     with LoopThread() as thread:
-        sandbox = Sandbox()
+        clock = Clock()
+        clock.freeze()  # otherwise, the session would expire in a run of more than ten minutes
+        sandbox = Sandbox(clock=clock)
         thread.call(sandbox.__aenter__())
         yield SandboxThread(sandbox, thread)
         thread.call(sandbox.__aexit__(None, None, None))
