@@ -84,6 +84,8 @@ class MailboxRounds:
         self._folders: dict[str, FolderMemory] = {}
         self._recorded_names: dict[str, str] = {}
         """The names of the folders that were once synchronised completely, by name in lower case."""
+        self._compared_at: dict[str, float] = {}
+        """When names were last found to be those of folders recorded in another case, in monotonic seconds."""
         self._waiting_since: Mapping[tuple[int, int, int], int] = {}
         self._has_waiting_rows = True  # a store may have waiting rows from earlier
 
@@ -166,17 +168,25 @@ class MailboxRounds:
         return found
 
     async def _is_same_folder(self, recorded: str, name: str) -> bool:
-        """Return False if two names that differ only in case have different listings."""
+        """Return False if two names that differ only in case have different listings, or GetFolders lists both."""
+        now = self._clock.monotonic()
+        if now - self._compared_at.get(name, -_VERIFICATION_INTERVAL) < _VERIFICATION_INTERVAL:
+            return True
         try:
             first, other = [await _list_existing_uids(self.remote, each) for each in (recorded, name)]
-            if first == other or other is None:
-                return True
-            # The folder may have changed between the two requests.
-            return first is not None and await _list_existing_uids(self.remote, recorded) != first
+            if first != other and other is not None:
+                # The folder may have changed between the two requests.
+                return first is not None and await _list_existing_uids(self.remote, recorded) != first
+            # Two folders of a service that does not ignore case can also have the same uids.
+            if self._names is not None and {recorded, name} <= set(await self.remote.list_folders()):
+                return False
         except DirectSuiteError as error:
             if find_error_scope(error) in NOT_RETRYABLE:
                 raise
             return True  # reading it fails as well, and is reported
+        if first and other:
+            self._compared_at[name] = now
+        return True
 
     async def _has_vanished(self, state: FolderMemory) -> bool:
         """Return True if a folder that GetFolders does not list was deleted. Record its messages as missing.

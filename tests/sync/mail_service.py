@@ -144,7 +144,10 @@ class MailScenario:
                 raise AssertionError(operation)
 
     async def synchronise(self) -> MailboxProgress:
-        synchronizer = Synchronizer(
+        return (await self.make_synchronizer().once())[ADDRESS]
+
+    def make_synchronizer(self) -> Synchronizer:
+        return Synchronizer(
             self.suite,
             self.store,
             [ADDRESS],
@@ -154,7 +157,6 @@ class MailScenario:
             clock=self.clock,
             now=lambda: self.now,
         )
-        return (await synchronizer.once())[ADDRESS]
 
 
 async def get_password(_: str) -> str:

@@ -116,3 +116,24 @@ async def test_folder_configured_anew_in_another_case_of_a_strict_service(has_bo
     status = await mail.synchronise()
     assert ("INBOX.Archive", 7) in mail.sink.messages
     assert (status.status, status.folders) == (SyncStatus.UP_TO_DATE, {})
+
+
+async def test_two_folders_with_the_same_uids_are_both_synchronised(mail: MailScenario) -> None:
+    mail.add("INBOX.archive", 1, 2)
+    mail.names = ("INBOX.archive",)
+    await mail.synchronise()
+    mail.add("INBOX.Archive", 1, 2)
+    mail.names = ("INBOX.Archive",)
+    await mail.synchronise()
+    assert mail.sink.messages == {(name, uid) for name in ("INBOX.archive", "INBOX.Archive") for uid in (1, 2)}
+
+
+async def test_unchanged_folder_in_another_case_is_not_compared_in_each_round(lenient: MailScenario) -> None:
+    lenient.add("INBOX.archive", 1, 2)
+    await lenient.synchronise()
+    rename(lenient, "INBOX.archive", "INBOX.Archive")
+    synchronizer = lenient.make_synchronizer()
+    await synchronizer.once()
+    before = lenient.requested_operations.count("GetUIDs")
+    await synchronizer.once()
+    assert lenient.requested_operations.count("GetUIDs") == before + 2  # INBOX, INBOX.archive
