@@ -135,11 +135,11 @@ async def test_resolver_that_hangs_costs_its_time_and_no_more(cli: DoctorRunner,
         cli.set_variables({"FAX_URL": hanging if check == "connection" else url, "TOKEN_URL": hanging})
         cli.set_variables({"CLIENT_ID": "client", "CLIENT_SECRET": "s"})
         try:
-            told = await cli.run_json("--timeout", "0.9")
+            told = await cli.run_json("--timeout", "2")
             assert ended == []  # the command has ended before the resolver
         finally:
             over.set()
-    assert told.checks["fax", check][1].startswith("It took more than 0.9 s")
+    assert told.checks["fax", check][1].startswith("It took more than 2 s")
 
 
 @pytest.mark.parametrize("greeting", [b"", b"SSH-2.0-OpenSSH_9.0\r\n"], ids=["closes", "not HTTP"])
