@@ -189,10 +189,9 @@ class Commits:
         self.undecided: dict[str, UndecidedRejectionError] = {}
         """The error of each folder with a rejected change whose cause is undecided."""
         self._rejections_in_a_row = 0
-        # Known rejections raise the limit, because many of them would block the mailbox. The limit is at most a batch:
-        # a sink that fails for hours must not receive the complete mailbox in each round.
+        # Known rejections raise the limit, because many of them would block the mailbox.
         known = sum(key.mailbox == self.lease.name for key in self.health.rejections)
-        self._max_rejections_in_a_row = min(_MAX_REJECTIONS_IN_A_ROW + 2 * known, _BATCH_CHANGES)
+        self._max_rejections_in_a_row = _MAX_REJECTIONS_IN_A_ROW + 2 * known
         return self.report
 
     @property
