@@ -218,7 +218,9 @@ def make_status_hint(sender: str, key: str | None, smtp_id: str) -> str:
     message = shlex.quote(smtp_id)
     if key is not None:
         message = f"--key{'=' if key.startswith('-') else ' '}{shlex.quote(key)}"
-    mailbox = "" if sender == Configuration.read().get_text("mailbox") else f" --mailbox {shlex.quote(sender)}"
+    configured = Configuration.read().get("mailbox")  # not get_text: after sending, an invalid value is not an error
+    is_configured = configured is not None and configured.value == sender
+    mailbox = "" if is_configured else f" --mailbox {shlex.quote(sender)}"
     return f"`directsuite status {message}{mailbox}` shows its delivery."
 
 

@@ -194,6 +194,13 @@ async def test_command_for_the_status_of_a_key_works(cli: CliRunner, key: str) -
         assert (await cli.run(*shlex.split(hint[1]))).status == 0
 
 
+async def test_unused_invalid_mailbox_does_not_fail_after_sending(cli: CliRunner) -> None:
+    cli.set_env("DIRECTSUITE_MAILBOX", f"{BOB}\n")
+    result = await cli.run("send", "--to", BOB, "--body", "x", "--mailbox", ALICE, "-v")
+    assert (result.status, await sent(cli)) == (0, 1)
+    assert f" --mailbox {ALICE}`" in result.err
+
+
 async def test_with_a_key_a_large_file_is_waited_for_as_long_as_it_may_take(cli: CliRunner) -> None:
     timeouts, send_once = list[float](), Mailbox.send_once
 
