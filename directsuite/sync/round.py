@@ -183,7 +183,7 @@ class MailboxRounds:
         except DirectSuiteError as error:
             if find_error_scope(error) in NOT_RETRYABLE:
                 raise
-            return True  # reading it fails as well, and is reported
+            return True  # reading the folder may fail as well, and is reported; most services ignore case
         if first and other:
             self._compared_at[name] = now
         return True
