@@ -17,7 +17,7 @@ import socket
 import sys
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime
 from pathlib import Path
@@ -147,7 +147,8 @@ def run_sync(*, command: CommandParameter, options: SyncRunOptions = SyncRunOpti
         if database is None:
             suite = await stack.enter_async_context(ds.DirectSuite(settings, listeners=listeners))
             store = await stack.enter_async_context(SqliteStore(options.store, sink=sink))
-            await _require_stored_case(store, addresses)
+            # A mailbox without messages, for example after a misspelt address, does not count.
+            _require_stored_case(await store.mailboxes_with_messages(), addresses)
             sync = Synchronizer(suite, store, addresses, passwords, **arguments)
             try:
                 await sync.bind()
@@ -161,7 +162,8 @@ def run_sync(*, command: CommandParameter, options: SyncRunOptions = SyncRunOpti
         limits = await stack.enter_async_context(SharedLimits(database, processes=options.workers))
         suite = await stack.enter_async_context(ds.DirectSuite(settings, listeners=listeners, shared_limits=limits))
         fleet_store = await stack.enter_async_context(PostgresStore(database, sink=sink))
-        await _require_stored_case(fleet_store, addresses)
+        # A mailbox without messages counts, because the fleet would synchronise both.
+        _require_stored_case(await fleet_store.mailbox_names(), addresses)
         fleet = Fleet(suite, fleet_store, passwords, grace=options.grace, **arguments)
         await fleet.bind()
         await fleet.add(addresses)
@@ -282,12 +284,12 @@ def _read_addresses(options: SyncRunOptions) -> list[str]:
     return [address for _, address in unique_addresses.values()]
 
 
-async def _require_stored_case(store: Store, addresses: Sequence[str]) -> None:
-    """Raise UsageError if the store has one of the addresses only in another case."""
-    known = set(await store.mailbox_names())
-    stored = set(map(str.lower, known))
+def _require_stored_case(names: Iterable[str], addresses: Sequence[str]) -> None:
+    """Raise UsageError if one of the addresses is only in another case in the store. names: its mailboxes."""
+    stored = set(names)
+    stored_lower = set(map(str.lower, stored))
     for number, address in enumerate(addresses, start=1):
-        if address not in known and address.lower() in stored:
+        if address not in stored and address.lower() in stored_lower:
             raise UsageError(
                 f"{with_value(f'Mailbox number {number}', address)} is in the store in another case, and would be "
                 "there twice, with all its messages. Give its address as `directsuite sync status` shows it."

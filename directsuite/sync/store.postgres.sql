@@ -118,6 +118,10 @@ ON CONFLICT (mailbox, kind) DO NOTHING
 -- name: mailbox_names
 SELECT name FROM directsuite.mailbox
 
+-- name: mailboxes_with_messages
+SELECT name FROM directsuite.mailbox b
+WHERE EXISTS (SELECT FROM directsuite.folder f JOIN directsuite.msg m ON m.folder = f.id WHERE f.mailbox = b.id)
+
 -- name: pending_requests
 SELECT DISTINCT b.name FROM directsuite.operator_request w JOIN directsuite.mailbox b ON b.id = w.mailbox
 

@@ -214,6 +214,10 @@ class Store(DatabaseContext):
         """Return the names of the mailboxes."""
         return [name for (name,) in await self._database.fetch(_SQL["mailbox_names"])]
 
+    async def mailboxes_with_messages(self) -> Sequence[str]:
+        """Return the names of the mailboxes of which a message was recorded."""
+        return [name for (name,) in await self._database.fetch(_SQL["mailboxes_with_messages"])]
+
     async def pending_requests(self) -> Sequence[str]:
         """Return the mailboxes with operators' requests."""
         return [name for (name,) in await self._database.fetch(_SQL["pending_requests"])]

@@ -118,6 +118,10 @@ ON CONFLICT (mailbox, kind) DO NOTHING
 -- name: mailbox_names
 SELECT name FROM mailbox
 
+-- name: mailboxes_with_messages
+SELECT name FROM mailbox b
+WHERE EXISTS (SELECT 1 FROM folder f JOIN msg m ON m.folder = f.id WHERE f.mailbox = b.id)
+
 -- name: pending_requests
 SELECT DISTINCT b.name FROM operator_request w JOIN mailbox b ON b.id = w.mailbox
 

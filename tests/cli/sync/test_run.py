@@ -229,3 +229,14 @@ async def test_address_in_another_case_than_in_the_store_is_rejected(cli: SyncRu
     assert "`directsuite sync status` shows" in results[1].err
     assert ALICE.title() not in results[1].err
     assert list_subjects() == ["one"]
+
+
+async def test_address_can_be_corrected_after_a_run_in_another_case_without_a_password(cli: SyncRunner) -> None:
+    await cli.deliver_to(ALICE, "one")
+    passwords = cli.write_passwords()
+    wrong, right = [
+        await cli.run("run", "--once", "--passwords", passwords, "--mailbox", address)
+        for address in (ALICE.title(), ALICE)
+    ]
+    assert (wrong.status, right.status) == (1, 0)
+    assert list_subjects() == ["one"]

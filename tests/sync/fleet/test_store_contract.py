@@ -154,6 +154,15 @@ async def test_each_claim_has_a_higher_fence_and_the_same_mailbox(store: Store) 
     assert (await store.claim("another@direct.example")).mailbox != first.mailbox
 
 
+async def test_mailbox_is_listed_with_messages_after_its_first_commit(store: Store, lease: Lease) -> None:
+    await store.claim("other")
+    inbox = await store.make_folder(lease, "INBOX")
+    assert await store.mailboxes_with_messages() == []
+    await store.commit(lease, ChangeSet(rows=[row(inbox, 1)]), ())
+    assert await store.mailboxes_with_messages() == [MAILBOX]
+    assert sorted(await store.mailbox_names()) == sorted([MAILBOX, "other"])
+
+
 async def test_a_folder_is_created_once(store: Store, lease: Lease) -> None:
     found = await asyncio.gather(*(store.make_folder(lease, "Früher/Ä ' \"") for _ in range(6)))
     assert len(set(found)) == 1
