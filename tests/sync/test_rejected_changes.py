@@ -141,24 +141,17 @@ async def test_full_disk_quarantines_nothing(store: SqliteStore, number: int) ->
 
 
 @pytest.mark.wide
-async def test_many_rejected_first_changes_delay_others_few_rounds(store: SqliteStore) -> None:
-    scene, sink = scene_of(store, 60, *range(1, 41))
+@pytest.mark.parametrize(("rejected", "count", "max_rounds"), [(40, 60, 5), (600, 601, 8)])
+async def test_many_rejected_first_changes_delay_others_few_rounds(
+    store: SqliteStore, rejected: int, count: int, max_rounds: int
+) -> None:
+    scene, sink = scene_of(store, count, *range(1, rejected + 1))
     rounds = 1
     while await fails(scene):
         rounds += 1
-        assert rounds <= 5
-    assert [uid for _, _, uid in sink] == list(range(41, 61))
-    assert await in_state(scene, MessageState.QUARANTINED_UNCONFIRMED) == list(range(1, 41))
-
-
-@pytest.mark.wide
-async def test_more_rejected_first_changes_than_a_batch_do_not_block_others(store: SqliteStore) -> None:
-    scene, sink = scene_of(store, 601, *range(1, 601))
-    rounds = 1
-    while await fails(scene):
-        rounds += 1
-        assert rounds <= 8
-    assert [uid for _, _, uid in sink] == [601]
+        assert rounds <= max_rounds
+    assert [uid for _, _, uid in sink] == list(range(rejected + 1, count + 1))
+    assert await in_state(scene, MessageState.QUARANTINED_UNCONFIRMED) == list(range(1, rejected + 1))
 
 
 async def test_single_rejected_change_blocks_no_other_folder(store: SqliteStore) -> None:
