@@ -14,6 +14,7 @@ from directsuite.core.call import Confirmation
 from directsuite.errors import DeadlineExceededError, Outcome
 from directsuite.messaging.arguments import INBOX
 from directsuite.messaging.models import APIResponse, MessageDetail
+from directsuite.wire.models import NULL_VALUES
 
 T = TypeVar("T")
 
@@ -136,7 +137,7 @@ async def messages_arrived(
 
 def _normalize_message_id(message_id: str | None) -> str:
     """Return a Message-ID without blanks around it. Return "" if the message has none."""
-    return "" if message_id is None or message_id == "null" else message_id.strip()
+    return "" if message_id is None or message_id in NULL_VALUES else message_id.strip()
 
 
 def _get_parent(folder: str) -> str:
